@@ -11,7 +11,7 @@ import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import attrs
 
@@ -229,8 +229,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from it
         self._reader = RequestReader(self._upstream._connection_made(self))
         if not self._upstream._accepting:  # the kernel had accepted it before the listener was closed
             self.end(End.CLOSE)

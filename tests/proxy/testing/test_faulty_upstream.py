@@ -234,3 +234,18 @@ async def test_two_upstreams_cannot_share_a_port():
 async def test_port_of_an_upstream_that_was_not_started_is_an_error():
     with pytest.raises(RuntimeError, match="not started"):
         _ = FaultyUpstream().port
+
+
+def test_truncation_by_reset_delivers_the_bytes_before_it_on_uvloop():
+    """uvloop sends written bytes at the end of its turn; an abort in the same turn would lose them."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def read() -> bytes:
+        async with (
+            FaultyUpstream(body=b"0123456789", truncate_at=4, end="reset") as upstream,
+            connected(upstream) as (reader, writer),
+        ):
+            writer.write(GET)
+            return await reader.readuntil(b"0123")
+
+    assert uvloop.run(read()).startswith(b"HTTP/1.1 200")
