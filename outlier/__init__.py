@@ -1,0 +1,76 @@
+"""Envoy's outlier detection as a pure library: which hosts of a cluster are outliers, for how long, and why.
+
+No clock, no sockets, no threads, no logging: time and chance come in, decisions and event records go out. The proxy
+around it is `proxy`.
+
+>>> from outlier import Detector, OutlierDetection, SeededRandom, SimulatedTime
+>>> detector = Detector(
+...     OutlierDetection(max_ejection_percent=50),
+...     cluster_name="reviews",
+...     time_source=SimulatedTime(),
+...     random=SeededRandom(1),
+... )
+>>> bad, good = detector.add_host("10.0.0.1:80"), detector.add_host("10.0.0.2:80")
+>>> for _ in range(5):
+...     bad.put_http_response_code(503)
+>>> bad.ejected, good.ejected
+(True, False)
+"""
+
+from outlier.config import OutlierDetection
+from outlier.detection import (
+    ConsecutiveEvidence,
+    Detection,
+    FailurePercentageEvidence,
+    Outcome,
+    SuccessRateEvidence,
+    Unejection,
+    UnejectionCause,
+)
+from outlier.detector import Detector
+from outlier.ejection import EjectionType, LimitCheck, Origin
+from outlier.errors import ConfigError, OutlierError, ScenarioError
+from outlier.events import Action, EjectionEvent
+from outlier.host_monitor import NULL_MONITOR, HostMonitor
+from outlier.releases import Behaviour, EnvoyRelease, EventLogFormat
+from outlier.result import Result, grpc_to_http_status
+from outlier.runtime import Enforcement, Runtime
+from outlier.sources import ListedRandom, RandomGenerator, SeededRandom, SimulatedTime, TimeSource
+from outlier.stats import OutlierStats
+from outlier.success_rate import EjectionThreshold
+
+__all__ = [
+    "NULL_MONITOR",
+    "Action",
+    "Behaviour",
+    "ConfigError",
+    "ConsecutiveEvidence",
+    "Detection",
+    "Detector",
+    "EjectionEvent",
+    "EjectionThreshold",
+    "EjectionType",
+    "Enforcement",
+    "EnvoyRelease",
+    "EventLogFormat",
+    "FailurePercentageEvidence",
+    "HostMonitor",
+    "LimitCheck",
+    "ListedRandom",
+    "Origin",
+    "Outcome",
+    "OutlierDetection",
+    "OutlierError",
+    "OutlierStats",
+    "RandomGenerator",
+    "Result",
+    "Runtime",
+    "ScenarioError",
+    "SeededRandom",
+    "SimulatedTime",
+    "SuccessRateEvidence",
+    "TimeSource",
+    "Unejection",
+    "UnejectionCause",
+    "grpc_to_http_status",
+]
