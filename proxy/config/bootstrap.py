@@ -1,0 +1,360 @@
+"""What a sidecar is started with: the options of `outlier run`, whatever place each was set in.
+
+One declaration per option, in `Bootstrap`; flag, environment variable, key of the bootstrap file, help text and reader
+follow from it. Precedence: default < bootstrap file < environment `OUTLIER_<NAME>` < command line; a list set in one
+place replaces that of the place before. Resources (DestinationRules, ...) are not read here.
+"""
+
+import enum
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from outlier import ConfigError, EnvoyRelease, OutlierError
+from proxy.config.address import Address
+from proxy.config.cluster_config import Locality
+from proxy.logs import LogFormat, LogLevel
+
+ENVIRONMENT_PREFIX = "OUTLIER_"
+SOURCE_SCHEMES = ("fs",)
+STDOUT = Path("-")
+
+
+class BootstrapError(OutlierError):
+    """Raised when a bootstrap file cannot be read as a mapping.
+
+    Attributes:
+        path: The file.
+        reason: Why not.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class LoopChoice(enum.Enum):
+    """Which event loop runs the sidecar; AUTO takes uvloop where it is installed."""
+
+    AUTO = "auto"
+    UVLOOP = "uvloop"
+    ASYNCIO = "asyncio"
+
+
+@attrs.frozen
+class ServiceListener:
+    """A listener that sends everything to one service; `port` None means the service's only port."""
+
+    host: str
+    port: int | None
+    address: Address
+
+    @classmethod
+    def parse(cls, text: str) -> "ServiceListener":
+        """Read `HOST[:PORT]=ADDR`.
+
+        Raises:
+            ValueError: The text has another form; the message is the rule it breaks.
+        """
+        service, equals, address = text.partition("=")
+        host, _, port = service.partition(":")
+        if not equals or not host:
+            raise ValueError("must be HOST[:PORT]=ADDR")
+        if port and not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
+            raise ValueError("must have a service port in 1..65535")
+        return cls(host, int(port) if port else None, Address.parse(address))
+
+    @property
+    def service(self) -> str:
+        """`HOST` or `HOST:PORT`, as it was given."""
+        return self.host if self.port is None else f"{self.host}:{self.port}"
+
+
+@attrs.frozen
+class Source:
+    """Where resources come from: `fs:///absolute/path`."""
+
+    scheme: str
+    target: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Source":
+        """Read a source URL.
+
+        Raises:
+            ValueError: The scheme is not known or the path not absolute; the message is the rule it breaks.
+        """
+        scheme, separator, target = text.partition("://")
+        if not separator or scheme not in SOURCE_SCHEMES or not target.startswith("/"):
+            raise ValueError("must be fs:// and an absolute path")
+        return cls(scheme, target)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.target}"
+
+
+@attrs.frozen
+class Option:
+    """How one field of `Bootstrap` is set from outside.
+
+    Attributes:
+        read: Text of one value -> value; raises ValueError with the rule that is broken.
+        many: The flag may be repeated, the key may hold a list; commas separate values everywhere.
+        pairs: A mapping is accepted in the file: its items count as `key=value`.
+        is_path: Relative values in the bootstrap file count from the folder of that file.
+        field: Name of the field of `Bootstrap`.
+        name: Key in the bootstrap file; with `-` for `_` the flag, in capitals the environment variable.
+    """
+
+    read: Callable[[str], Any]
+    metavar: str
+    help: str
+    name: str = ""
+    field: str = ""
+    many: bool = False
+    pairs: bool = False
+    is_path: bool = False
+
+    @property
+    def flag(self) -> str:
+        """`--event-log` for `event_log`."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def environment_variable(self) -> str:
+        """`OUTLIER_EVENT_LOG` for `event_log`."""
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+
+_OPTION = "option"  # key of a field's metadata
+
+
+def _described(read: Callable[[str], Any], metavar: str, help_text: str, **fields: Any) -> dict[str, Option]:
+    return {_OPTION: Option(read, metavar, help_text, **fields)}
+
+
+def _choice(kind: type[enum.Enum]) -> Callable[[str], enum.Enum]:
+    def read(text: str) -> enum.Enum:
+        try:
+            return kind(text)
+        except ValueError:
+            raise ValueError("must be one of " + ", ".join(str(member.value) for member in kind)) from None
+
+    return read
+
+
+def _read_text(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def _read_path(text: str) -> Path:
+    return Path(_read_text(text))
+
+
+def _read_label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise ValueError("must be key=value pairs, separated by commas")
+    return key, value
+
+
+def _read_drain_time(text: str) -> int:
+    try:
+        milliseconds = float(text) * 1000
+    except ValueError:
+        milliseconds = -1
+    if not 0 <= milliseconds <= 3_600_000:
+        raise ValueError("must be in 0..3600 seconds")
+    return round(milliseconds)
+
+
+@attrs.frozen(kw_only=True)
+class Bootstrap:
+    """Everything `outlier run` can be told. Fields hold read values; the options' names are in `options()`."""
+
+    config_paths: tuple[Path, ...] = attrs.field(
+        default=(),
+        metadata=_described(
+            _read_path,
+            "PATH",
+            "file or folder of resources, watched; repeatable",
+            name="config",
+            many=True,
+            is_path=True,
+        ),
+    )
+    sources: tuple[Source, ...] = attrs.field(
+        default=(),
+        metadata=_described(Source.parse, "URL", "fs:///abs/path; repeatable", name="source", many=True),
+    )
+    listen: Address = attrs.field(
+        default=Address("127.0.0.1", 15_001),
+        metadata=_described(Address.parse, "ADDR", "outbound HTTP listener; the authority chooses the service"),
+    )
+    services: tuple[ServiceListener, ...] = attrs.field(
+        default=(),
+        metadata=_described(
+            ServiceListener.parse,
+            "HOST[:PORT]=ADDR",
+            "a listener of its own for one service, whatever the Host header says; repeatable",
+            name="service",
+            many=True,
+            pairs=True,
+        ),
+    )
+    admin: Address = attrs.field(
+        default=Address("127.0.0.1", 15_000), metadata=_described(Address.parse, "ADDR", "admin endpoints")
+    )
+    event_log: Path | None = attrs.field(
+        default=None,
+        metadata=_described(_read_path, "FILE", "Envoy's outlier event log, one JSON object a line", is_path=True),
+    )
+    access_log: Path | None = attrs.field(
+        default=None,
+        metadata=_described(_read_path, "FILE", "one JSON object a request; - is stdout", is_path=True),
+    )
+    envoy_release: EnvoyRelease = attrs.field(
+        default=EnvoyRelease.V1_40,
+        metadata=_described(_choice(EnvoyRelease), "RELEASE", "detection semantics: 1.8, 1.27 or 1.40"),
+    )
+    istio_release: str = attrs.field(
+        default="current",
+        metadata=_described(_read_text, "RELEASE", "conversion semantics: 1.0.0, 1.1 or current"),
+    )
+    node_id: str = attrs.field(
+        default="",
+        metadata=_described(_read_text, "ID", "who this sidecar is; made of host name and namespace when not given"),
+    )
+    namespace: str = attrs.field(
+        default="default", metadata=_described(_read_text, "NAMESPACE", "namespace of this sidecar's workload")
+    )
+    labels: tuple[tuple[str, str], ...] = attrs.field(
+        default=(),
+        metadata=_described(_read_label, "K=V,..", "labels of this sidecar's workload", many=True, pairs=True),
+    )
+    locality: Locality = attrs.field(
+        default=Locality(), metadata=_described(Locality.parse, "R/Z/S", "region, zone and sub-zone of this sidecar")
+    )
+    drain_time_ms: int = attrs.field(
+        default=5_000,
+        metadata=_described(
+            _read_drain_time,
+            "SECONDS",
+            "how long a stopping sidecar waits for requests under way",
+            name="drain_time",
+        ),
+    )
+    loop: LoopChoice = attrs.field(
+        default=LoopChoice.AUTO,
+        metadata=_described(_choice(LoopChoice), "LOOP", "event loop: auto, uvloop or asyncio"),
+    )
+    log_format: LogFormat = attrs.field(
+        default=LogFormat.CONSOLE,
+        metadata=_described(_choice(LogFormat), "FORMAT", "how log lines look: console or json"),
+    )
+    log_level: LogLevel = attrs.field(
+        default=LogLevel.INFO,
+        metadata=_described(
+            _choice(LogLevel), "LEVEL", "least severe log line: trace, debug, info, warning, error, critical or off"
+        ),
+    )
+
+    @property
+    def effective_node_id(self) -> str:
+        """`node_id`, or Istio's form of one: `sidecar~<ip>~<pod>.<namespace>~<namespace>.svc.cluster.local`."""
+        if self.node_id:
+            return self.node_id
+        return f"sidecar~127.0.0.1~{socket.gethostname()}.{self.namespace}~{self.namespace}.svc.cluster.local"
+
+
+def options() -> tuple[Option, ...]:
+    """Return every option of `outlier run` but `--bootstrap`, in the order of its help."""
+    described = ((field.name, field.metadata[_OPTION]) for field in attrs.fields(Bootstrap))
+    return tuple(attrs.evolve(option, field=name, name=option.name or name) for name, option in described)
+
+
+def load_bootstrap(
+    file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, str | list[str]]
+) -> Bootstrap:
+    """Merge the places an option can be set in.
+
+    Args:
+        file: The bootstrap file, YAML; None when there is none.
+        environment: `os.environ`, or what stands for it; variables that are not ours are ignored.
+        command_line: Option name -> text, or list of texts for a repeatable one; only what was given.
+
+    Raises:
+        BootstrapError: The file cannot be read, or is not a mapping.
+        ConfigError: A value is refused; its path names the place: `boot.yaml: listen`, `OUTLIER_LISTEN`, `--listen`.
+    """
+    values: dict[str, Any] = {}
+    from_file = _read_file(file) if file is not None else {}
+    known = {option.name for option in options()}
+    for key in from_file:
+        if key not in known:
+            raise ConfigError(f"{file}: {key}", from_file[key], "is not an option of outlier run")
+    for option in options():
+        if option.name in command_line:
+            given = command_line[option.name]
+            texts = given if isinstance(given, list) else [given]
+            values[option.field] = _read(option, texts, option.flag)
+        elif option.environment_variable in environment:
+            text = environment[option.environment_variable]
+            values[option.field] = _read(option, [text], option.environment_variable)
+        elif file is not None and option.name in from_file:
+            place = f"{file}: {option.name}"
+            texts = _texts_of(option, from_file[option.name], place)
+            values[option.field] = _relative_to(file, option, _read(option, texts, place))
+    return Bootstrap(**values)
+
+
+def _read(option: Option, texts: list[str], place: str) -> Any:
+    if option.many:
+        texts = [part for text in texts for part in text.split(",")]
+    read = []
+    for text in texts:
+        try:
+            read.append(option.read(text))
+        except ValueError as exc:
+            raise ConfigError(place, text, str(exc)) from exc
+    return tuple(read) if option.many else read[0]
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        # Every scalar stays text: a release "1.40" must not become the number 1.4.
+        content = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CBaseLoader)  # noqa: S506
+    except OSError as exc:
+        raise BootstrapError(file, exc.strerror or "cannot be read") from exc
+    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+        raise BootstrapError(file, " ".join(str(exc).split())) from exc
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise BootstrapError(file, "must hold a mapping of options")
+    return content
+
+
+def _texts_of(option: Option, value: Any, place: str) -> list[str]:
+    if option.pairs and isinstance(value, dict):
+        return [f"{key}={item}" for key, item in value.items()]
+    items = value if option.many and isinstance(value, list) else [value]
+    for item in items:
+        if not isinstance(item, str):
+            raise ConfigError(place, item, "must be text" + (" or a list of texts" if option.many else ""))
+    return items
+
+
+def _relative_to(file: Path, option: Option, value: Any) -> Any:
+    if not option.is_path:
+        return value
+    if option.many:
+        return tuple(file.parent / path for path in value)
+    return value if value == STDOUT else file.parent / value
