@@ -1,0 +1,95 @@
+"""The less busy of a few hosts drawn at random; by weight and load where weights differ.
+
+Ports `LeastRequestLoadBalancer` (Envoy, source/extensions/load_balancing_policies/least_request/least_request_lb.cc).
+"""
+
+from collections.abc import Callable
+
+from outlier.sources import RandomGenerator
+from proxy.config.cluster_config import SelectionMethod
+from proxy.load_balancer.host_source import ScheduledSource
+from proxy.load_balancer.scheduled_load_balancer import ScheduledLoadBalancer
+from proxy.upstream.host import Host
+
+
+class LeastRequestSource(ScheduledSource):
+    """A list that draws some hosts, with replacement, and takes the first with the fewest active requests."""
+
+    __slots__ = ("_choice_count", "_draw")
+
+    def __init__(
+        self,
+        weight: Callable[[Host], float],
+        in_slow_start: Callable[[], bool],
+        seed: int,
+        random: RandomGenerator,
+        choice_count: int,
+        *,
+        panic: bool,
+    ) -> None:
+        super().__init__(weight, in_slow_start, seed, panic=panic)
+        self._draw = random.random
+        self._choice_count = choice_count
+
+    def pick_equal(self, hosts: tuple[Host, ...]) -> Host:
+        """Return the least busy of the hosts drawn."""
+        draw, count = self._draw, len(hosts)
+        least = hosts[draw() % count]
+        for _ in range(self._choice_count - 1):
+            host = hosts[draw() % count]
+            if host.rq_active < least.rq_active:
+                least = host
+        return least
+
+
+class FullScanSource(ScheduledSource):
+    """A list that looks at every host, and takes any of the least busy with the same chance; linear in the hosts."""
+
+    __slots__ = ("_draw",)
+
+    def __init__(
+        self,
+        weight: Callable[[Host], float],
+        in_slow_start: Callable[[], bool],
+        seed: int,
+        random: RandomGenerator,
+        *,
+        panic: bool,
+    ) -> None:
+        super().__init__(weight, in_slow_start, seed, panic=panic)
+        self._draw = random.random
+
+    def pick_equal(self, hosts: tuple[Host, ...]) -> Host:
+        """Return one of the least busy hosts, by reservoir sampling: one draw for each tie met."""
+        draw = self._draw
+        least, tied = hosts[0], 0
+        for host in hosts:
+            if host.rq_active < least.rq_active:
+                least, tied = host, 1
+            elif host.rq_active == least.rq_active:
+                tied += 1
+                if tied > 1 and draw() % tied == 0:
+                    least = host
+        return least
+
+
+class LeastRequest(ScheduledLoadBalancer):
+    """Least request: by choices or a full scan while weights are equal, otherwise by a schedule that load slows down.
+
+    The schedule weighs a host `weight / (active + 1) ** bias` at the moment it is put back, so the figure is as old as
+    its last pick.
+    """
+
+    def _host_weight(self) -> Callable[[Host], float]:
+        bias = self._config.least_request_active_request_bias
+        if bias == 1.0:
+            return lambda host: host.weight / (host.rq_active + 1)
+        return lambda host: host.weight / float(host.rq_active + 1) ** bias
+
+    def _new_scheduled_source(
+        self, weight: Callable[[Host], float], in_slow_start: Callable[[], bool], *, panic: bool
+    ) -> ScheduledSource:
+        if self._config.least_request_selection_method is SelectionMethod.FULL_SCAN:
+            return FullScanSource(weight, in_slow_start, self._seed, self._random, panic=panic)
+        choice_count = self._config.least_request_choice_count
+        return LeastRequestSource(weight, in_slow_start, self._seed, self._random, choice_count, panic=panic)
