@@ -1,0 +1,33 @@
+"""What one comparison is configured with, in Istio's terms, before either proxy's own form."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class Service:
+    """One service with its rule; both proxies reach it by the authority `host`.
+
+    `outlier_detection` is the DestinationRule block, None for no block. `overrides` are fields of Envoy's
+    `OutlierDetection` that no DestinationRule reaches (`enforcing_success_rate`, `detect_degraded_hosts`, ...), laid
+    over what the rule converts to; durations are protobuf JSON (`"0.5s"`). `balancer` is `ROUND_ROBIN`, or
+    `RING_HASH` over the request header `x-aim`.
+    """
+
+    host: str
+    addresses: Sequence[str]
+    outlier_detection: Mapping[str, Any] | None
+    overrides: Mapping[str, Any] = attrs.field(factory=dict)
+    balancer: str = "ROUND_ROBIN"
+    timeout_ms: int = 1_000
+    connect_timeout_ms: int = 1_000
+
+    @property
+    def cluster_name(self) -> str:
+        """Istio's name of the cluster, which both proxies use."""
+        return f"outbound|80||{self.host}"
+
+
+AIM_HEADER = "x-aim"

@@ -1,0 +1,93 @@
+"""The sidecar as its users run it: a process started by its command line, configured by Kubernetes-shaped files."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from tests.oracle.service import AIM_HEADER, Service
+from tests.oracle.subject import Subject
+
+START_DEADLINE_S = 30.0
+
+
+class Sidecar(Subject):
+    """`outlier run` on a folder with a ServiceEntry, a DestinationRule and a VirtualService for each service."""
+
+    def __init__(self, services: Sequence[Service]) -> None:
+        super().__init__()
+        self._services = services
+
+    async def start(self) -> None:
+        config = self.directory / "config"
+        config.mkdir()
+        for service in self._services:
+            (config / f"{service.host}.yaml").write_text(yaml.safe_dump_all(resources(service), sort_keys=False))
+        log = self.directory / "sidecar.log"
+        with log.open("wb") as log_file:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "proxy.cli", "run", "--config", str(config)),
+                *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--event-log", str(self.event_log)),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log_file,
+            )
+        assert self._process.stdout is not None
+        async with asyncio.timeout(START_DEADLINE_S):
+            line = await self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the sidecar did not start: {log.read_text()[-2000:]}")
+        ready = json.loads(line)
+        host, _, port = ready["listen"].rpartition(":")
+        self.listen = (host, int(port))
+        self.admin = ready["admin"]
+
+
+def resources(service: Service) -> list[dict[str, Any]]:
+    """Return the Kubernetes objects that configure one service."""
+    assert not service.overrides, "no DestinationRule reaches Envoy's own fields"
+    endpoints = []
+    for address in service.addresses:
+        host, _, port = address.rpartition(":")
+        endpoints.append({"address": host, "ports": {"http": int(port)}})
+    balancer: dict[str, Any] = (
+        {"consistentHash": {"httpHeaderName": AIM_HEADER}}
+        if service.balancer == "RING_HASH"
+        else {"simple": service.balancer}
+    )
+    policy: dict[str, Any] = {
+        "loadBalancer": balancer,
+        "connectionPool": {"tcp": {"connectTimeout": f"{service.connect_timeout_ms}ms"}},
+    }
+    if service.outlier_detection is not None:
+        policy["outlierDetection"] = dict(service.outlier_detection)
+    route = {
+        "route": [{"destination": {"host": service.host, "port": {"number": 80}}}],
+        "timeout": f"{service.timeout_ms}ms",
+        "retries": {"attempts": 0},
+    }
+    return [
+        _resource(
+            "ServiceEntry",
+            service,
+            {
+                "hosts": [service.host],
+                "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+                "resolution": "STATIC",
+                "endpoints": endpoints,
+            },
+        ),
+        _resource("DestinationRule", service, {"host": service.host, "trafficPolicy": policy}),
+        _resource("VirtualService", service, {"hosts": [service.host], "http": [route]}),
+    ]
+
+
+def _resource(kind: str, service: Service, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": kind,
+        "metadata": {"name": service.host.replace(".", "-"), "namespace": "default"},
+        "spec": spec,
+    }
