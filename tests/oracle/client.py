@@ -37,6 +37,7 @@ class Client:
         self._address = (host, port)
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
+        self._data = b""  # received behind the last response
 
     async def send(self, data: bytes) -> None:
         """Write raw bytes on the current connection, or a new one."""
@@ -73,28 +74,28 @@ class Client:
 
     async def wait_closed(self, wait_s: float) -> bool:
         """Return whether the peer closes the connection within `wait_s` seconds."""
-        assert self._reader is not None
-        with contextlib.suppress(TimeoutError, ConnectionError):
-            return await asyncio.wait_for(self._reader.read(1), wait_s) == b""
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(self._read(), wait_s) == b""
         return False
 
     async def close(self) -> None:
         """Drop the connection, in the middle of a response too."""
-        writer, self._reader, self._writer = self._writer, None, None
+        writer, self._reader, self._writer, self._data = self._writer, None, None, b""
         if writer is not None:
             writer.close()
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
 
     async def _read(self) -> bytes:
-        assert self._reader is not None
+        if self._reader is None:
+            return b""
         try:
             return await self._reader.read(65_536)
         except ConnectionError:
             return b""
 
     async def _receive(self, method: str) -> Response:
-        data = b""
+        data = self._data
         interim: list[Head] = []
         while True:
             while (taken := take_head(data)) is None:
@@ -120,6 +121,7 @@ class Client:
         framed = head.get(b"content-length") is not None or head.get(b"transfer-encoding") is not None
         if ended:
             await self.close()
+        self._data = b"" if body is None else body[2]
         return Response(
             status=code,
             reason=reason.decode("latin-1"),
