@@ -29,15 +29,28 @@ from outlier.detection import (
 )
 from outlier.detector import Detector
 from outlier.ejection import EjectionType, LimitCheck, Origin
+from outlier.error_matcher import ErrorMatcher
 from outlier.errors import ConfigError, OutlierError, ScenarioError
 from outlier.events import Action, EjectionEvent
+from outlier.expectations import Unmet
 from outlier.host_monitor import NULL_MONITOR, HostMonitor
 from outlier.releases import Behaviour, EnvoyRelease, EventLogFormat
 from outlier.result import Result, grpc_to_http_status
 from outlier.runtime import Enforcement, Runtime
+from outlier.scenario import Scenario
+from outlier.simulate import Moment, MomentKind, Simulation, simulate
 from outlier.sources import ListedRandom, RandomGenerator, SeededRandom, SimulatedTime, TimeSource
 from outlier.stats import OutlierStats
 from outlier.success_rate import EjectionThreshold
+from outlier.verdict import (
+    RateState,
+    RunState,
+    TimeLeft,
+    Verdict,
+    describe_detection,
+    describe_limit,
+    describe_unejection,
+)
 
 __all__ = [
     "NULL_MONITOR",
@@ -52,25 +65,39 @@ __all__ = [
     "EjectionType",
     "Enforcement",
     "EnvoyRelease",
+    "ErrorMatcher",
     "EventLogFormat",
     "FailurePercentageEvidence",
     "HostMonitor",
     "LimitCheck",
     "ListedRandom",
+    "Moment",
+    "MomentKind",
     "Origin",
     "Outcome",
     "OutlierDetection",
     "OutlierError",
     "OutlierStats",
     "RandomGenerator",
+    "RateState",
     "Result",
+    "RunState",
     "Runtime",
+    "Scenario",
     "ScenarioError",
     "SeededRandom",
     "SimulatedTime",
+    "Simulation",
     "SuccessRateEvidence",
+    "TimeLeft",
     "TimeSource",
     "Unejection",
     "UnejectionCause",
+    "Unmet",
+    "Verdict",
+    "describe_detection",
+    "describe_limit",
+    "describe_unejection",
     "grpc_to_http_status",
+    "simulate",
 ]

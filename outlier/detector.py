@@ -32,6 +32,7 @@ from outlier.runtime import Runtime, Settings
 from outlier.sources import RandomGenerator, TimeSource
 from outlier.stats import OutlierStats
 from outlier.success_rate import EjectionThreshold, judge_interval
+from outlier.verdict import Verdict, verdict
 
 
 def _run_now(task: Callable[[], None]) -> None:
@@ -50,6 +51,7 @@ class Detector:
         runtime: Overrides; read when a value is needed.
         active_health_checker: Whether the cluster has one; without it `on_active_health_check` does nothing.
         on_event: Called for each line of the event log.
+        on_detection: Called for each outlier found, those that the limit saves included, before its event.
         on_change: Called whenever `ejected` or `degraded` of a host was set or cleared; for an ejection before its
             event, for a degraded mark after it, as in Envoy.
         post: How a run of failures that met its threshold is handed over. Envoy posts it to the main thread; here it
@@ -70,6 +72,7 @@ class Detector:
         runtime: Runtime | None = None,
         active_health_checker: bool = False,
         on_event: Callable[[EjectionEvent], None] | None = None,
+        on_detection: Callable[[HostMonitor, Detection], None] | None = None,
         on_change: Callable[[HostMonitor], None] | None = None,
         post: Callable[[Callable[[], None]], None] = _run_now,
     ) -> None:
@@ -81,6 +84,7 @@ class Detector:
         self._random = random
         self._active_health_checker = active_health_checker
         self._event_log = EventLog(cluster_name, time_source, self.behaviour.event_log_format, on_event)
+        self._on_detection = on_detection
         self._on_change = on_change
         self._post = post
         self.stats = OutlierStats.of(self.behaviour)
@@ -130,9 +134,23 @@ class Detector:
         return self.settings.value("interval_ms")
 
     @property
+    def splits_local_origin(self) -> bool:
+        """Whether local-origin results are kept apart: the release can, and the configuration says so."""
+        return self.behaviour.split_local_origin and self.config.split_external_local_origin_errors
+
+    @property
     def next_sweep_ms(self) -> int:
         """Monotonic time at which the running period ends."""
         return self._next_sweep_ms
+
+    def verdict(self, monitor: HostMonitor, *, panic: bool | None = None) -> Verdict:
+        """Return why the host is, or is not, ejected now.
+
+        Args:
+            monitor: The host, also one that was removed.
+            panic: Whether the load balancer ignores health in the host's priority, if known.
+        """
+        return verdict(self, monitor, at_ms=self._time_source.monotonic_ms(), panic=panic)
 
     def threshold(self, origin: Origin) -> EjectionThreshold | None:
         """Return what the last sweep computed of the success rates; None when too few hosts had enough volume."""
@@ -214,7 +232,7 @@ class Detector:
         assert limit is not None
         if not limit.allowed:
             self.stats.ejections_overflow += 1
-            monitor.last_detection = Detection(ejection_type, now_ms, Outcome.OVERFLOW, evidence, limit)
+            self._note(monitor, Detection(ejection_type, now_ms, Outcome.OVERFLOW, evidence, limit))
             return
         rule = EJECTION_RULES[ejection_type]
         if rule.in_total:
@@ -222,7 +240,7 @@ class Detector:
         enforcement = self.settings.enforce(rule.enforcing)
         if not enforcement.enforced:
             detection = Detection(ejection_type, now_ms, Outcome.NOT_ENFORCED, evidence, limit, enforcement)
-            monitor.last_detection = detection
+            self._note(monitor, detection)
             self._event_log.log_eject(monitor, detection)
             return
         self._count_active(+1)
@@ -236,7 +254,8 @@ class Detector:
         detection = Detection(
             ejection_type, now_ms, Outcome.EJECTED, evidence, limit, enforcement, self.ejection_time_ms(monitor)
         )
-        monitor.last_detection = monitor.last_ejection = detection
+        monitor.last_ejection = detection
+        self._note(monitor, detection)
         self._changed(monitor)
         self._event_log.log_eject(monitor, detection)
 
@@ -303,7 +322,7 @@ class Detector:
         detection = Detection(
             EjectionType.DEGRADED, now_ms, Outcome.DEGRADED, ejection_time_ms=self.degradation_time_ms(monitor)
         )
-        monitor.last_detection = detection
+        self._note(monitor, detection)
         self._event_log.log_eject(monitor, detection)
         self._changed(monitor)
 
@@ -407,6 +426,11 @@ class Detector:
         self._next_sweep_ms = now_ms + self.interval_ms
 
     # Telling others
+
+    def _note(self, monitor: HostMonitor, detection: Detection) -> None:
+        monitor.last_detection = detection
+        if self._on_detection is not None:
+            self._on_detection(monitor, detection)
 
     def _changed(self, monitor: HostMonitor) -> None:
         if self._on_change is not None:

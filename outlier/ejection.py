@@ -137,6 +137,7 @@ class LimitCheck:
         max_percent: The limit in force, 0-100.
         percent: The share that was compared with it, 0 or more: with one more ejected since 1.28, without it before.
         allowed: Whether one more may be ejected.
+        counts_this_ejection: Whether `percent` includes the ejection in question.
         by_exception: Allowed only because `always_eject_one_host` is set and nobody was ejected.
     """
 
@@ -145,6 +146,7 @@ class LimitCheck:
     max_percent: int
     percent: float
     allowed: bool
+    counts_this_ejection: bool
     by_exception: bool
 
 
@@ -159,14 +161,15 @@ def check_limit(
     >>> limit.allowed, round(limit.percent, 1)
     (False, 33.3)
     """
-    if behaviour.limit_counts_this_ejection:
+    counts_this = behaviour.limit_counts_this_ejection
+    if counts_this:
         percent = 100.0 * (ejected + 1) / hosts
         within = percent <= max_percent
     else:
         percent = 100.0 * ejected / hosts
         within = percent < max_percent
     exception = behaviour.always_eject_one_host and always_eject_one_host and ejected == 0
-    return LimitCheck(hosts, ejected, max_percent, percent, within or exception, exception and not within)
+    return LimitCheck(hosts, ejected, max_percent, percent, within or exception, counts_this, exception and not within)
 
 
 def ejection_time_ms(
