@@ -374,7 +374,7 @@ class Detector:
         now_ms = self._time_source.monotonic_ms()
         self._return_hosts(now_ms)
         self._end_interval()
-        for origin in Origin:
+        for origin in Origin if self.splits_local_origin else (Origin.EXTERNAL,):
             self._process_success_rate_ejections(origin, now_ms)
         self._lower_backoff(now_ms)
         self._arm_timer(now_ms)
@@ -397,7 +397,9 @@ class Detector:
     def _end_interval(self) -> None:
         for monitor in self._hosts:
             monitor.external.roll()
-            monitor.local.roll()
+        if self.splits_local_origin:
+            for monitor in self._hosts:
+                monitor.local.roll()
 
     def _process_success_rate_ejections(self, origin: Origin, now_ms: int) -> None:
         """Judge the last complete interval of one origin, then eject whom it found."""
@@ -413,11 +415,11 @@ class Detector:
             return
         interval_ms = self.interval_ms
         for monitor in self._hosts:
-            if monitor.backoff > 0 and not monitor.ejected:
+            if monitor.backoff and not monitor.ejected:
                 returned_ms = monitor.last_unejection_ms
                 if returned_ms is not None and now_ms - returned_ms >= interval_ms:
                     monitor.backoff -= 1
-            if monitor.degrade_backoff > 0 and not monitor.degraded:
+            if monitor.degrade_backoff and not monitor.degraded:
                 returned_ms = monitor.last_undegraded_ms
                 if returned_ms is not None and now_ms - returned_ms >= interval_ms:
                     monitor.degrade_backoff -= 1

@@ -95,16 +95,18 @@ def judge_interval(
     sr_volume = settings.value("success_rate_request_volume")
     fp_volume = settings.value("failure_percentage_request_volume")
     shown_volume = min(sr_volume, fp_volume) if by_percentage else sr_volume
+    idle_hosts_have_rate = behaviour.idle_hosts_have_rate
+    external = origin is Origin.EXTERNAL
     sr_rates: list[tuple[HostMonitor, float]] = []
     fp_rates: list[tuple[HostMonitor, float]] = []
     for monitor in hosts:
         if monitor.ejected:
             continue
-        results = _results(monitor, origin)
+        results = monitor.external if external else monitor.local
         total = results.last_total
         if total:
             rate = 100.0 * results.last_success / total
-        elif behaviour.idle_hosts_have_rate:
+        elif idle_hosts_have_rate:
             rate = math.nan
         else:
             continue

@@ -1,5 +1,7 @@
 """`python -m tests.conformance PATH...`: run vector files, or folders of them, and say what does not agree."""
 
+# ruff: noqa: T201 - a command talks by printing
+
 import argparse
 import sys
 from collections import Counter

@@ -18,7 +18,7 @@ import yaml
 from tests import conformance
 
 
-class Mismatch(AssertionError):
+class Mismatch(AssertionError):  # noqa: N818 - says what it is
     """Raised when the product's answer is not the vector's."""
 
     def __init__(self, expected: object, actual: object, where: str = "") -> None:
