@@ -7,6 +7,7 @@ Ports `DetectorImpl` (Envoy, source/common/upstream/outlier_detection_impl.cc); 
 
 from collections.abc import Callable
 
+from outlier.backoff import Backoff
 from outlier.config import OutlierDetection
 from outlier.detection import (
     ConsecutiveEvidence,
@@ -22,8 +23,6 @@ from outlier.ejection import (
     LimitCheck,
     Origin,
     check_limit,
-    ejection_time_ms,
-    next_backoff,
 )
 from outlier.events import EjectionEvent, EventLog
 from outlier.host_monitor import HostMonitor
@@ -57,7 +56,12 @@ class Detector:
         post: How a run of failures that met its threshold is handed over. Envoy posts it to the main thread; here it
             runs at once unless the caller has several threads.
 
+    A callback may add and remove hosts.
+
     Attributes:
+        behaviour: The release's switches.
+        settings: The configuration with the runtime overrides.
+        backoff: How long hosts stay out.
         stats: The statistics, by Envoy's names.
     """
 
@@ -80,8 +84,8 @@ class Detector:
         self.cluster_name = cluster_name
         self.behaviour = release.behaviour if isinstance(release, EnvoyRelease) else release
         self.settings = Settings(config, runtime if runtime is not None else Runtime(), random)
+        self.backoff = Backoff(self.settings, self.behaviour, random)
         self._time_source = time_source
-        self._random = random
         self._active_health_checker = active_health_checker
         self._event_log = EventLog(cluster_name, time_source, self.behaviour.event_log_format, on_event)
         self._on_detection = on_detection
@@ -102,6 +106,9 @@ class Detector:
     def hosts(self) -> tuple[HostMonitor, ...]:
         """The members, in order of arrival."""
         return tuple(self._hosts)
+
+    def __contains__(self, monitor: object) -> bool:
+        return monitor in self._hosts
 
     def add_host(self, address: str) -> HostMonitor:
         """Add a member and return its monitor; the monitor's identity is the host's, so an address may come again."""
@@ -249,46 +256,14 @@ class Detector:
         monitor.ejected = True
         monitor.num_ejections += 1
         monitor.last_ejection_ms = now_ms
-        self._draw_jitter(monitor)
-        monitor.backoff = self._next_backoff(monitor.backoff)
+        self.backoff.on_ejection(monitor)
         detection = Detection(
-            ejection_type, now_ms, Outcome.EJECTED, evidence, limit, enforcement, self.ejection_time_ms(monitor)
+            ejection_type, now_ms, Outcome.EJECTED, evidence, limit, enforcement, self.backoff.ejection_time_ms(monitor)
         )
         monitor.last_ejection = detection
         self._note(monitor, detection)
         self._changed(monitor)
         self._event_log.log_eject(monitor, detection)
-
-    def ejection_time_ms(self, monitor: HostMonitor) -> int:
-        """Return how long the host's present or last ejection has to last, with the settings of this moment."""
-        return self._time_out_ms(monitor, monitor.backoff)
-
-    def degradation_time_ms(self, monitor: HostMonitor) -> int:
-        """Return how long the host's present or last degraded mark has to last, with the settings of this moment."""
-        return self._time_out_ms(monitor, monitor.degrade_backoff)
-
-    def _time_out_ms(self, monitor: HostMonitor, backoff: int) -> int:
-        return ejection_time_ms(
-            self.behaviour,
-            base_ms=self.settings.value("base_ejection_time_ms"),
-            max_ms=self.settings.value("max_ejection_time_ms"),
-            backoff=backoff,
-            num_ejections=monitor.num_ejections,
-            jitter_ms=monitor.jitter_ms,
-        )
-
-    def _draw_jitter(self, monitor: HostMonitor) -> None:
-        """Draw the jitter; a number is used up even when the bound is 0, as in Envoy."""
-        if self.behaviour.jitter:
-            bound_ms = self.settings.value("max_ejection_time_jitter_ms")
-            monitor.jitter_ms = self._random.random() % (bound_ms + 1)
-
-    def _next_backoff(self, backoff: int) -> int:
-        return next_backoff(
-            backoff=backoff,
-            base_ms=self.settings.value("base_ejection_time_ms"),
-            max_ms=self.settings.value("max_ejection_time_ms"),
-        )
 
     def _uneject_host(self, monitor: HostMonitor, cause: UnejectionCause, now_ms: int) -> None:
         """Bring a host back (`unejectHost`); its multiplier and its interval's results stay."""
@@ -299,7 +274,9 @@ class Detector:
         monitor.reset_consecutive()
         monitor.last_unejection_ms = now_ms
         self._changed(monitor)
-        unejection = Unejection(ejection.type, now_ms, cause, now_ms - ejection.at_ms, self.ejection_time_ms(monitor))
+        unejection = Unejection(
+            ejection.type, now_ms, cause, now_ms - ejection.at_ms, self.backoff.ejection_time_ms(monitor)
+        )
         self._event_log.log_uneject(monitor, unejection)
 
     def _count_active(self, change: int) -> None:
@@ -317,10 +294,9 @@ class Detector:
         monitor.degraded = True
         monitor.num_degradations += 1
         monitor.last_degraded_ms = now_ms
-        self._draw_jitter(monitor)
-        monitor.degrade_backoff = self._next_backoff(monitor.degrade_backoff)
+        self.backoff.on_degradation(monitor)
         detection = Detection(
-            EjectionType.DEGRADED, now_ms, Outcome.DEGRADED, ejection_time_ms=self.degradation_time_ms(monitor)
+            EjectionType.DEGRADED, now_ms, Outcome.DEGRADED, ejection_time_ms=self.backoff.degradation_time_ms(monitor)
         )
         self._note(monitor, detection)
         self._event_log.log_eject(monitor, detection)
@@ -335,7 +311,7 @@ class Detector:
             now_ms,
             UnejectionCause.TIME,
             now_ms - monitor.last_degraded_ms,
-            self.degradation_time_ms(monitor),
+            self.backoff.degradation_time_ms(monitor),
         )
         self._event_log.log_uneject(monitor, unejection)
         self._changed(monitor)
@@ -376,29 +352,29 @@ class Detector:
         self._end_interval()
         for origin in Origin if self.splits_local_origin else (Origin.EXTERNAL,):
             self._process_success_rate_ejections(origin, now_ms)
-        self._lower_backoff(now_ms)
+        self.backoff.decay(self._hosts, now_ms)
         self._arm_timer(now_ms)
 
     def _return_hosts(self, now_ms: int) -> None:
         """Uneject whoever has been out long enough (`checkHostForUneject`), and end degraded marks."""
-        decays = self.behaviour.capped_backoff and not self.behaviour.decay_needs_full_interval
-        for monitor in self._hosts:
+        decays = self.backoff.decays_before_judging
+        for monitor in tuple(self._hosts):
             if monitor.ejected:
                 assert monitor.last_ejection_ms is not None
-                if self.ejection_time_ms(monitor) <= now_ms - monitor.last_ejection_ms:
+                if self.backoff.ejection_time_ms(monitor) <= now_ms - monitor.last_ejection_ms:
                     self._uneject_host(monitor, UnejectionCause.TIME, now_ms)
-            elif decays and monitor.backoff > 0:
-                monitor.backoff -= 1
+            elif decays:
+                self.backoff.decay_at_once(monitor)
             if monitor.degraded:
                 assert monitor.last_degraded_ms is not None
-                if self.degradation_time_ms(monitor) <= now_ms - monitor.last_degraded_ms:
+                if self.backoff.degradation_time_ms(monitor) <= now_ms - monitor.last_degraded_ms:
                     self._undegrade_host(monitor, now_ms)
 
     def _end_interval(self) -> None:
+        splits = self.splits_local_origin
         for monitor in self._hosts:
             monitor.external.roll()
-        if self.splits_local_origin:
-            for monitor in self._hosts:
+            if splits:
                 monitor.local.roll()
 
     def _process_success_rate_ejections(self, origin: Origin, now_ms: int) -> None:
@@ -406,23 +382,10 @@ class Detector:
         judgement = judge_interval(self._hosts, origin, self.settings, self.behaviour)
         self._thresholds[origin] = judgement.threshold
         for outlier in judgement.outliers:
+            if outlier.monitor not in self._hosts:
+                continue  # an earlier ejection's callback removed it
             self._count_detected(outlier.type)
             self._eject_host(outlier.monitor, outlier.type, outlier.evidence, now_ms)
-
-    def _lower_backoff(self, now_ms: int) -> None:
-        """Lower the multiplier of each host that has been back for a whole interval (since 1.28)."""
-        if not self.behaviour.decay_needs_full_interval:
-            return
-        interval_ms = self.interval_ms
-        for monitor in self._hosts:
-            if monitor.backoff and not monitor.ejected:
-                returned_ms = monitor.last_unejection_ms
-                if returned_ms is not None and now_ms - returned_ms >= interval_ms:
-                    monitor.backoff -= 1
-            if monitor.degrade_backoff and not monitor.degraded:
-                returned_ms = monitor.last_undegraded_ms
-                if returned_ms is not None and now_ms - returned_ms >= interval_ms:
-                    monitor.degrade_backoff -= 1
 
     def _arm_timer(self, now_ms: int) -> None:
         self._next_sweep_ms = now_ms + self.interval_ms

@@ -1,9 +1,9 @@
-"""The kinds of ejection and everything that differs between them, in one table; the limit; how long an ejection lasts.
+"""The kinds of ejection and everything that differs between them, in one table; and the limit.
 
 Where Envoy switches over the type in five places (enforce, count detected, count enforced, reset, log), this table
 has a row.
-Ports `DetectorImpl::enforceEjection`, `updateDetectedEjectionStats`, `updateEnforcedEjectionStats`, the limit in
-`ejectHost` and the time arithmetic of `checkHostForUneject` (Envoy, source/common/upstream/outlier_detection_impl.cc).
+Ports `DetectorImpl::enforceEjection`, `updateDetectedEjectionStats`, `updateEnforcedEjectionStats` and the limit in
+`ejectHost` (Envoy, source/common/upstream/outlier_detection_impl.cc).
 """
 
 import enum
@@ -170,29 +170,3 @@ def check_limit(
         within = percent < max_percent
     exception = behaviour.always_eject_one_host and always_eject_one_host and ejected == 0
     return LimitCheck(hosts, ejected, max_percent, percent, within or exception, counts_this, exception and not within)
-
-
-def ejection_time_ms(
-    behaviour: Behaviour, *, base_ms: int, max_ms: int, backoff: int, num_ejections: int, jitter_ms: int
-) -> int:
-    """Return how long an ejection lasts; it ends with the first sweep at or after that.
-
-    Args:
-        behaviour: The release's switches.
-        base_ms: `base_ejection_time`.
-        max_ms: `max_ejection_time`; may be below the base by a runtime override, and then wins.
-        backoff: The host's ejection-time multiplier.
-        num_ejections: The host's ejections so far, this one included; what counted before 1.17.
-        jitter_ms: What was drawn at the ejection.
-    """
-    if not behaviour.capped_backoff:
-        return base_ms * num_ejections
-    return min(base_ms * backoff, max_ms) + jitter_ms
-
-
-def next_backoff(*, backoff: int, base_ms: int, max_ms: int) -> int:
-    """Return the multiplier after one more ejection.
-
-    It may pass `max / base` by one step, as in Envoy: the time stays capped, but recovery takes a sweep longer.
-    """
-    return backoff + 1 if backoff * base_ms < max_ms + base_ms else backoff

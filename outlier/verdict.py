@@ -146,15 +146,17 @@ def verdict(detector: "Detector", monitor: HostMonitor, *, at_ms: int, panic: bo
         degraded=monitor.degraded,
         num_ejections=monitor.num_ejections,
         backoff=monitor.backoff,
-        time_left=_left(detector, monitor.ejected, monitor.last_ejection_ms, detector.ejection_time_ms(monitor), at_ms),
+        time_left=_left(
+            detector, monitor.ejected, monitor.last_ejection_ms, detector.backoff.ejection_time_ms(monitor), at_ms
+        ),
         degraded_time_left=_left(
-            detector, monitor.degraded, monitor.last_degraded_ms, detector.degradation_time_ms(monitor), at_ms
+            detector, monitor.degraded, monitor.last_degraded_ms, detector.backoff.degradation_time_ms(monitor), at_ms
         ),
         last_detection=monitor.last_detection,
         last_ejection=monitor.last_ejection,
         runs=_runs(detector, monitor),
         rates=_rates(detector, monitor),
-        limit=detector.limit() if monitor in detector.hosts else None,
+        limit=detector.limit() if monitor in detector else None,
         panic=panic,
     )
 
