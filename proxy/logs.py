@@ -7,6 +7,7 @@ log and event log are files of their own and not handled here.
 import enum
 import logging
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
@@ -127,8 +128,13 @@ _METHOD_SEVERITIES = {
 }
 
 
+def monotonic_ms() -> int:
+    """Return a clock for the limit on repetition."""
+    return time.monotonic_ns() // 1_000_000
+
+
 def configure_logs(
-    log_format: LogFormat, level: LogLevel, *, now_ms: Callable[[], int], stream: TextIO | None = None
+    log_format: LogFormat, level: LogLevel, *, now_ms: Callable[[], int] = monotonic_ms, stream: TextIO | None = None
 ) -> LogControl:
     """Send structlog's and the standard library's lines to `stream`; return the handle on their levels.
 
@@ -160,6 +166,12 @@ def configure_logs(
     logging.basicConfig(handlers=[_LibraryHandler()], level=logging.INFO, force=True)
     logging.captureWarnings(True)
     return control
+
+
+def log_control() -> LogControl | None:
+    """Return the handle of the configuration in force; None when somebody else has configured structlog."""
+    processors = structlog.get_config()["processors"]
+    return processors[0] if processors and isinstance(processors[0], LogControl) else None
 
 
 class _LibraryHandler(logging.Handler):

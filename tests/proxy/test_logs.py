@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from outlier import SimulatedTime
-from proxy.logs import AREAS, LogFormat, LogLevel, RepetitionLimit, configure_logs
+from proxy.logs import AREAS, LogFormat, LogLevel, RepetitionLimit, configure_logs, log_control
 
 
 @pytest.fixture
@@ -143,3 +143,10 @@ def test_repetition_memory_is_bounded():
         limit(None, "info", {"event": f"x{number}"})
 
     assert len(limit._windows) <= 3
+
+
+def test_control_in_force_is_found_again(logs):
+    assert log_control() is None
+    control, _ = logs()
+
+    assert log_control() is control

@@ -16,6 +16,7 @@ from proxy.config.bootstrap import (
     options,
 )
 from proxy.config.cluster_config import Locality
+from proxy.config.releases import CURRENT, IstioRelease
 from proxy.logs import LogFormat, LogLevel
 
 
@@ -40,7 +41,7 @@ def test_nothing_given_is_the_documented_default():
     assert str(bootstrap.listen) == "127.0.0.1:15001"
     assert str(bootstrap.admin) == "127.0.0.1:15000"
     assert bootstrap.envoy_release is EnvoyRelease.V1_40
-    assert (bootstrap.istio_release, bootstrap.namespace, bootstrap.drain_time_ms) == ("current", "default", 5_000)
+    assert (bootstrap.istio_release, bootstrap.namespace, bootstrap.drain_time_ms) == (CURRENT, "default", 5_000)
     assert bootstrap.loop is LoopChoice.AUTO
 
 
@@ -86,7 +87,7 @@ log_level: debug
         event_log=tmp_path / "events.log",
         access_log=Path("-"),
         envoy_release=EnvoyRelease.V1_40,
-        istio_release="1.0.0",
+        istio_release=IstioRelease((1, 0, 0)),
         node_id="me",
         namespace="prod",
         labels=(("app", "web"), ("version", "v1")),
@@ -121,6 +122,7 @@ def test_list_of_a_nearer_place_replaces_the_farther_one():
         ("source", "fs://relative", "must be fs:// and an absolute path"),
         ("source", "ftp:///x", "must be fs:// and an absolute path"),
         ("envoy_release", "1.4", "must be one of 1.8, 1.27, 1.40"),
+        ("istio_release", "newest", "must be current or a version such as 1.1"),
         ("labels", "app", "must be key=value pairs, separated by commas"),
         ("drain_time", "-0.1", "must be in 0..3600 seconds"),
         ("drain_time", "3600.1", "must be in 0..3600 seconds"),
@@ -184,8 +186,14 @@ def test_missing_file_is_refused(tmp_path):
 
 
 def test_node_id_is_istios_form_when_not_given():
-    assert Bootstrap(namespace="prod").effective_node_id.endswith(".prod~prod.svc.cluster.local")
-    assert Bootstrap(node_id="me").effective_node_id == "me"
+    assert Bootstrap(namespace="prod").node.id.endswith(".prod~prod.svc.cluster.local")
+    assert Bootstrap(node_id="me").node.id == "me"
+
+
+def test_node_carries_what_the_view_of_the_configuration_depends_on():
+    node = Bootstrap(namespace="prod", labels=(("app", "web"),), locality=Locality("eu", "eu-1")).node
+
+    assert (node.namespace, node.labels, node.locality) == ("prod", {"app": "web"}, Locality("eu", "eu-1"))
 
 
 def test_flags_and_variables_follow_from_the_names():

@@ -1,0 +1,68 @@
+"""What the admin endpoints may see and do; whoever runs the sidecar fills it in."""
+
+import enum
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from outlier import Runtime, TimeSource
+from proxy.cluster.cluster_manager import ClusterManager
+from proxy.config.address import Address
+from proxy.config.bootstrap import Bootstrap
+from proxy.config.snapshot import ConfigSnapshot
+from proxy.stats import StatsStore
+
+
+class ServerState(enum.Enum):
+    """Envoy's `ServerInfo.State`; `/ready` answers 200 in `LIVE` only."""
+
+    LIVE = "LIVE"
+    DRAINING = "DRAINING"
+    PRE_INITIALIZING = "PRE_INITIALIZING"
+    INITIALIZING = "INITIALIZING"
+
+
+@attrs.frozen
+class ListenerStatus:
+    """A listener that accepts: its name, and the address with the port it really has."""
+
+    name: str
+    address: Address
+
+
+@attrs.define(kw_only=True, eq=False)
+class AdminContext:
+    """Everything an endpoint may use.
+
+    Attributes:
+        bootstrap: The options the sidecar was started with.
+        cluster_manager: The running clusters.
+        stats_store: All statistics.
+        snapshot: The configuration in force.
+        state: The sidecar's state.
+        listeners: The listeners that accept.
+        runtime: The overrides that `/runtime_modify` changes.
+        time_source: For uptime; `started_ms` is the monotonic time of the start.
+        version: The version of the distribution.
+        quit: End the sidecar, as SIGTERM does.
+        drain_listeners: Stop accepting; what is under way may finish.
+        fail_health: Report DRAINING on `/ready` (True) or the true state again (False).
+        reset_counters: Set every counter to 0.
+        reopen_logs: Reopen access log and event log, which somebody may have renamed.
+    """
+
+    bootstrap: Bootstrap
+    cluster_manager: ClusterManager
+    stats_store: StatsStore
+    snapshot: Callable[[], ConfigSnapshot]
+    state: Callable[[], ServerState]
+    listeners: Callable[[], Sequence[ListenerStatus]]
+    runtime: Runtime
+    time_source: TimeSource
+    started_ms: int
+    version: str
+    quit: Callable[[], None]
+    drain_listeners: Callable[[], None]
+    fail_health: Callable[[bool], None]
+    reset_counters: Callable[[], None]
+    reopen_logs: Callable[[], None]
