@@ -34,6 +34,10 @@ class HostSource(abc.ABC):
     def pick(self, number: int) -> Host | None:
         """Return the next host, None when the list is empty; `number` is the one that chose the priority."""
 
+    @abc.abstractmethod
+    def describe(self) -> str:
+        """Say how the next host is chosen."""
+
 
 class ScheduledSource(HostSource):
     """A list that runs on an EDF schedule while its weights differ or grow.
@@ -82,6 +86,14 @@ class ScheduledSource(HostSource):
             return scheduler.pick()
         return self.pick_equal(self.hosts) if self.hosts else None
 
+    def describe(self) -> str:
+        """Say whether a schedule or the policy's rule for equal weights chooses."""
+        return "earliest deadline first, by weight" if self._scheduler is not None else self.describe_equal()
+
+    @abc.abstractmethod
+    def describe_equal(self) -> str:
+        """Say how `pick_equal` chooses."""
+
     @abc.abstractmethod
     def pick_equal(self, hosts: tuple[Host, ...]) -> Host:
         """Return one of `hosts`, at least one, whose weights are equal."""
@@ -111,3 +123,8 @@ class LocalitySource(HostSource):
     def pick(self, number: int) -> Host | None:
         """Return a host of the locality that is due."""
         return self._scheduler.pick()[0].pick(number)
+
+    def describe(self) -> str:
+        """Say what each locality weighs, and how its hosts are chosen."""
+        shares = ", ".join(f"{source.hosts[0].locality} {weight:.4g}" for source, weight in self.localities)
+        return f"locality by weight ({shares}), then {self.localities[0][0].describe()}"

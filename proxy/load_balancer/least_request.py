@@ -31,6 +31,10 @@ class LeastRequestSource(ScheduledSource):
         self._draw = random.random
         self._choice_count = choice_count
 
+    def describe_equal(self) -> str:
+        """Say how many hosts are drawn."""
+        return f"least active requests of {self._choice_count} drawn at random"
+
     def pick_equal(self, hosts: tuple[Host, ...]) -> Host:
         """Return the least busy of the hosts drawn."""
         draw, count = self._draw, len(hosts)
@@ -58,6 +62,10 @@ class FullScanSource(ScheduledSource):
     ) -> None:
         super().__init__(weight, in_slow_start, seed, panic=panic)
         self._draw = random.random
+
+    def describe_equal(self) -> str:
+        """Say that all hosts are compared."""
+        return "least active requests of all"
 
     def pick_equal(self, hosts: tuple[Host, ...]) -> Host:
         """Return one of the least busy hosts, by reservoir sampling: one draw for each tie met."""

@@ -8,13 +8,16 @@ source/extensions/load_balancing_policies/common/load_balancer_impl.cc).
 
 import abc
 import enum
+from collections import Counter
 from collections.abc import Callable
 
 from outlier.sources import RandomGenerator
 from proxy.config.cluster_config import LoadBalancerConfig, Locality
+from proxy.load_balancer.explanation import Choice
 from proxy.load_balancer.host_source import HostSource, LocalitySource
 from proxy.load_balancer.load_balancer import LoadBalancer, LoadBalancerContext, LoadBalancerStats
 from proxy.load_balancer.locality import effective_locality_weight
+from proxy.load_balancer.priority_load import choose_priority
 from proxy.upstream.host import Host
 from proxy.upstream.priority_set import LocalityHosts, PrioritySet
 
@@ -45,13 +48,23 @@ class ListLoadBalancer(LoadBalancer):
 
     def choose_host(self, context: LoadBalancerContext | None = None) -> Host | None:
         """Return the next host of the policy; a refused one is replaced by a new pick while the context allows."""
-        host = self._choose_once()
-        if context is not None:
-            for _ in range(context.host_selection_retry_count):
-                if host is None or not context.should_select_another_host(host):
-                    break
-                host = self._choose_once()
-        return host
+        if context is None:
+            return self._choose_once()
+        for _ in range(context.host_selection_retry_count):
+            host = self._choose_for(context)
+            if host is None or not context.should_select_another_host(host):
+                return host
+        return self._choose_for(context)
+
+    def _choose_for(self, context: LoadBalancerContext) -> Host | None:
+        """Choose once, among the priorities that are left to the request."""
+        if context.retry_priority is None:
+            return self._choose_once()
+        number = self._draw()
+        priority, degraded = choose_priority(context.retry_priority.adjust(self.loads), number)
+        source = self._source_for(priority, degraded=degraded)
+        source.prepare()
+        return self._pick(source, number)
 
     def _choose_once(self) -> Host | None:
         number = 0
@@ -59,6 +72,9 @@ class ListLoadBalancer(LoadBalancer):
         if source is None:
             number = self._draw()
             source = self._shares[number % 100]
+        return self._pick(source, number)
+
+    def _pick(self, source: HostSource, number: int) -> Host | None:
         if source.panic:
             self._stats.lb_healthy_panic += 1
         return source.pick(number)
@@ -114,21 +130,32 @@ class ListLoadBalancer(LoadBalancer):
 
     def _source_for(self, priority: int, *, degraded: bool) -> HostSource:
         """Return the source of a pick that has fallen to the healthy or the degraded hosts of a priority."""
-        if self.loads.panic[priority]:
-            return self._source(priority, HostList.ALL)
-        which = HostList.DEGRADED if degraded else HostList.HEALTHY
+        which = self._list_for(priority, degraded=degraded)
         return self._locality_sources.get((priority, which)) or self._source(priority, which)
+
+    def _list_for(self, priority: int, *, degraded: bool) -> HostList:
+        if self.loads.panic[priority]:
+            return HostList.ALL
+        return HostList.DEGRADED if degraded else HostList.HEALTHY
 
     def _assign(self) -> None:
         """Lay the loads out as 100 shares, which the residues of random numbers fall to."""
-        shares: list[HostSource] = []
-        for degraded, loads in ((False, self.loads.load), (True, self.loads.degraded_load)):
-            for priority, load in enumerate(loads):
-                if load:
-                    shares += [self._source_for(priority, degraded=degraded)] * load
-        shares = shares or [self._source_for(0, degraded=False)]  # all loads can be 0, see `PriorityLoads`
-        used = dict.fromkeys(shares)
+        chosen = [choose_priority(self.loads, number) for number in range(100)]
+        self._shares = tuple(self._source_for(priority, degraded=degraded) for priority, degraded in chosen)
+        used = set(self._shares)
         for source in used:
             source.prepare()
-        self._shares = tuple(shares)
-        self._sole_source = shares[0] if len(used) == 1 else None
+        self._sole_source = self._shares[0] if len(used) == 1 else None
+
+    def _choices(self, context: LoadBalancerContext | None) -> list[Choice]:
+        fallen = Counter(choose_priority(self.loads, number) for number in range(100))
+        return [
+            Choice(
+                share=share,
+                priority=priority,
+                which=self._list_for(priority, degraded=degraded).value,
+                hosts=tuple(host.address for host in self._source_for(priority, degraded=degraded).hosts),
+                method=self._source_for(priority, degraded=degraded).describe(),
+            )
+            for (priority, degraded), share in fallen.items()
+        ]

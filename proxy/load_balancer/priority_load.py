@@ -89,6 +89,19 @@ def priority_loads(
     return PriorityLoads(health, degraded_health, normalized_total, load, degraded_load, panic)
 
 
+def panic_reason(level: LevelCounts, *, panic_threshold: int, normalized_total: int) -> str:
+    """Return in a sentence why a priority panics or does not."""
+    available = f"{level.healthy + level.degraded} of {level.total - level.excluded} hosts available"
+    percent = f"{_available_percent(level):.4g} %"
+    if panic_threshold == 0:
+        return f"{available}; a panic threshold of 0 switches panic off"
+    if normalized_total == 100:
+        return f"{available}; no panic, since the priorities together can take all traffic"
+    if _available_percent(level) < panic_threshold:
+        return f"{available}: {percent} is below the panic threshold of {panic_threshold} %, so all hosts are used"
+    return f"{available}: {percent} is not below the panic threshold of {panic_threshold} %"
+
+
 def choose_priority(loads: PriorityLoads, number: int) -> tuple[int, bool]:
     """Return the priority that a hash or random `number` falls to, and whether to its degraded hosts."""
     residue = number % 100 + 1

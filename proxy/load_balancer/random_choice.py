@@ -18,6 +18,10 @@ class RandomSource(HostSource):
         hosts = self.hosts
         return hosts[number % len(hosts)] if hosts else None
 
+    def describe(self) -> str:
+        """Say that weights do not count."""
+        return "at random, weights ignored"
+
 
 class RandomChoice(ListLoadBalancer):
     """Random: one number chooses both the priority and the host, as in Envoy.
@@ -27,10 +31,7 @@ class RandomChoice(ListLoadBalancer):
 
     def _choose_once(self) -> Host | None:
         number = self._draw()
-        source = self._shares[number % len(self._shares)]
-        if source.panic:
-            self._stats.lb_healthy_panic += 1
-        return source.pick(number)
+        return self._pick(self._shares[number % 100], number)
 
     def _new_source(self, *, panic: bool) -> RandomSource:
         return RandomSource(panic=panic)

@@ -25,6 +25,10 @@ class RoundRobinSource(ScheduledSource):
         super().__init__(weight, in_slow_start, seed, panic=panic)
         self._index = seed
 
+    def describe_equal(self) -> str:
+        """Say that hosts take turns."""
+        return "in turn"
+
     def pick_equal(self, hosts: tuple[Host, ...]) -> Host:
         """Return the host at the index."""
         index = self._index

@@ -2,14 +2,22 @@
 
 from collections.abc import Callable, Sequence
 
+import attrs
 import pytest
 
 from outlier.sources import RandomGenerator, SeededRandom, SimulatedTime
 from proxy.config.cluster_config import Endpoint, HealthStatus, LbPolicy, LoadBalancerConfig, Locality
-from proxy.load_balancer import LoadBalancer, LoadBalancerStats, create_load_balancer
-from proxy.load_balancer.load_balancer import LoadBalancerContext
+from proxy.load_balancer import LoadBalancer, LoadBalancerContext, create_load_balancer
 from proxy.upstream.host import HealthFlag, Host
 from proxy.upstream.priority_set import PrioritySet
+
+
+@attrs.define
+class Stats:
+    """The statistics that a balancer counts and reads."""
+
+    lb_healthy_panic: int = 0
+    upstream_rq_active: int = 0
 
 
 class Cluster:
@@ -22,7 +30,7 @@ class Cluster:
         random: RandomGenerator,
     ) -> None:
         self.hosts = list(hosts)
-        self.stats = LoadBalancerStats()
+        self.stats = Stats()
         self.time = SimulatedTime()
         self.priority_set = PrioritySet()
         self.priority_set.update_hosts(self.hosts)
