@@ -1,8 +1,8 @@
 """What the data plane needs to know about one cluster: the counterpart of Envoy's `Cluster` message.
 
-Frozen data without behaviour. `cluster_builder` makes it from Istio resources, `proxy/cluster` runs it. Names are Envoy's;
-durations are integer milliseconds. A new configuration is a new object; an unchanged part keeps its identity, so
-`is` and `==` both answer "did this change?".
+Frozen data without behaviour. `cluster_builder` makes it from Istio resources, `proxy/cluster` runs it. Names are
+Envoy's; durations are integer milliseconds. A new configuration is a new object; an unchanged part keeps its identity,
+so `is` and `==` both answer "did this change?".
 """
 
 import enum
@@ -31,7 +31,7 @@ class Locality:
         return cls(region, zone, sub_zone)
 
     def __str__(self) -> str:
-        return "/".join((self.region, self.zone, self.sub_zone)).rstrip("/")
+        return f"{self.region}/{self.zone}/{self.sub_zone}".rstrip("/")
 
 
 class HealthStatus(enum.Enum):
@@ -49,8 +49,8 @@ class HealthStatus(enum.Enum):
 class Endpoint:
     """One upstream address.
 
-    `address` is `ip:port`, `[v6]:port`, or the path of a unix socket with the prefix `unix://`; for DNS clusters `name:port`.
-    `weight` is 1..2^32-1. `priority` 0 is used first.
+    `address` is `ip:port`, `[v6]:port`, or the path of a unix socket with the prefix `unix://`; for DNS clusters
+    `name:port`. `weight` is 1..2^32-1. `priority` 0 is used first.
     """
 
     address: str
@@ -141,6 +141,7 @@ class RetryBudget:
 
     budget_percent: float = 20.0
     min_retry_concurrency: int = 3
+    budget_interval_ms: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -155,11 +156,68 @@ class CircuitBreakers:
 
 
 @attrs.frozen(kw_only=True)
+class TcpKeepalive:
+    """Envoy's `TcpKeepalive`; None leaves a setting to the operating system."""
+
+    probes: int | None = None
+    time_s: int | None = None
+    interval_s: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Http2Options:
+    """HTTP/2 towards the upstream; None means "not sent"."""
+
+    max_concurrent_streams: int | None = None
+    keepalive_interval_ms: int | None = None
+    keepalive_timeout_ms: int | None = None
+
+
+class TlsMode(enum.Enum):
+    """How connections to the upstream are secured; ISTIO_MUTUAL would take the mesh's own certificates."""
+
+    SIMPLE = "SIMPLE"
+    MUTUAL = "MUTUAL"
+    ISTIO_MUTUAL = "ISTIO_MUTUAL"
+
+
+@attrs.frozen(kw_only=True)
+class UpstreamTls:
+    """TLS towards the upstream; paths are those of files, empty when not given."""
+
+    mode: TlsMode
+    sni: str = ""
+    client_certificate: str = ""
+    private_key: str = ""
+    ca_certificates: str = ""
+    ca_crl: str = ""
+    credential_name: str = ""
+    subject_alt_names: tuple[str, ...] = ()
+    verify: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class Tunnel:
+    """TCP through a forward proxy, by `protocol` CONNECT or POST."""
+
+    protocol: str
+    target_host: str
+    target_port: int
+
+
+@attrs.frozen(kw_only=True)
 class ClusterConfig:
     """One upstream cluster, ready to run.
 
     `name` is Istio's `outbound|<port>|<subset>|<host>`. `idle_timeout_ms` 0 keeps idle connections for ever.
-    `max_requests_per_connection` and `max_connection_duration_ms` 0 mean no limit.
+    `max_requests_per_connection` and `max_connection_duration_ms` 0 mean no limit. `error_codes` replaces "a 5xx is an
+    error" in outlier detection; empty leaves it. `dns_refresh_ms` is the wait after a failed lookup; records' own TTLs
+    hold otherwise. `proxy_protocol` is the version of the PROXY header, 1 or 2. `h2_upstream` set means HTTP/2
+    upstream.
+
+    The sidecar itself speaks plain HTTP/1.1 upstream: `tcp_keepalive`, `h2_upstream`, `use_downstream_protocol`,
+    `tls`, `proxy_protocol` and `tunnel` are carried for `outlier explain` and `outlier envoy`, and `outlier check`
+    warns about each.
     """
 
     name: str
@@ -175,3 +233,11 @@ class ClusterConfig:
     idle_timeout_ms: int = 3_600_000
     max_requests_per_connection: int = 0
     max_connection_duration_ms: int = 0
+    error_codes: tuple[int, ...] = ()
+    dns_refresh_ms: int = 60_000
+    tcp_keepalive: TcpKeepalive | None = None
+    h2_upstream: Http2Options | None = None
+    use_downstream_protocol: bool = False
+    tls: UpstreamTls | None = None
+    proxy_protocol: int | None = None
+    tunnel: Tunnel | None = None

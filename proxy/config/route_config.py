@@ -26,8 +26,8 @@ class Route:
 class VirtualHost:
     """The routes of one service port, and the authorities that name it.
 
-    `domains` are lower-case and complete: `reviews.default.svc.cluster.local:9080`, `reviews:9080`, `reviews`, ...; `*.example.com`
-    and `*` are wildcards, matched as Envoy does (exact first, then the longest suffix).
+    `domains` are lower-case and complete: `reviews.default.svc.cluster.local:9080`, `reviews:9080`, `reviews`, ...;
+    `*.example.com` and `*` are wildcards, matched as Envoy does (exact first, then the longest suffix).
     """
 
     name: str
@@ -39,6 +39,6 @@ class VirtualHost:
 
 @attrs.frozen(kw_only=True)
 class RouteConfiguration:
-    """All virtual hosts of the outbound listener, in order of precedence: an authority claimed twice belongs to the first."""
+    """All virtual hosts of the outbound listener; an authority claimed twice belongs to the first that claims it."""
 
     virtual_hosts: tuple[VirtualHost, ...] = ()

@@ -1,0 +1,1 @@
+"""The way of configuration from its sources to the data plane."""

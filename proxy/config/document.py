@@ -1,0 +1,141 @@
+"""Text to plain values, and a path back to its line.
+
+One file may hold several YAML documents, or JSON texts one after another. Only JSON's types are read: dates stay
+strings, and YAML tags beyond the core ones are refused. Lines are looked up by parsing the text again, because only a
+finding needs one.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+import attrs
+import yaml
+
+from proxy.config.issue import Path
+from proxy.config.message import json_name
+
+
+class DocumentError(ValueError):
+    """Raised when a text is neither YAML nor JSON.
+
+    Attributes:
+        line: Where, 1-based; None when unknown.
+        reason: The parser's words.
+    """
+
+    def __init__(self, line: int | None, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.reason = reason
+
+
+@attrs.frozen(kw_only=True)
+class Document:
+    """One document of a text: its value, its first line (1-based), and how to find it again."""
+
+    value: object
+    line: int
+    text: str
+    index: int = 0
+    lines_before: int = 0
+
+
+class _Loader(yaml.CSafeLoader):
+    """The C loader with JSON's types only."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+_CORE_TAGS = {None, *(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map"))}
+_Loader.yaml_constructors = {
+    tag: constructor for tag, constructor in yaml.CSafeLoader.yaml_constructors.items() if tag in _CORE_TAGS
+}
+
+# PyYAML leaks these from its constructors for scalars that its own patterns let through (`0b_`), deep nesting and lone
+# surrogates.
+_LOADER_FAULTS = (yaml.YAMLError, ValueError, TypeError, RecursionError)
+
+
+def read_documents(text: str) -> list[Document]:
+    """Return the documents of a YAML or JSON text; empty ones are left out.
+
+    Raises:
+        DocumentError: The text cannot be parsed; then none of its documents is returned.
+    """
+    if text.lstrip()[:1] in {"{", "["}:
+        try:
+            return list(_read_json(text))
+        except (ValueError, RecursionError):
+            pass  # YAML's flow style starts alike, and its parser knows the line of a fault
+    try:
+        return list(_read_yaml(text))
+    except _LOADER_FAULTS as exc:
+        mark = getattr(exc, "problem_mark", None)
+        reason = getattr(exc, "problem", None) or str(exc) or type(exc).__name__
+        raise DocumentError(mark.line + 1 if mark else None, " ".join(reason.split())) from exc
+
+
+def _read_json(text: str) -> Iterator[Document]:
+    decoder = json.JSONDecoder()
+    blank = re.compile(r"\s*")
+    position = _skip(blank, text, 0)
+    while position < len(text):
+        value, end = decoder.raw_decode(text, position)
+        line = text.count("\n", 0, position)
+        yield Document(value=value, line=line + 1, text=text[position:end], lines_before=line)
+        position = _skip(blank, text, end)
+
+
+def _skip(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    return match.end() if match else position
+
+
+def _read_yaml(text: str) -> Iterator[Document]:
+    loader = _Loader(text)
+    try:
+        index = 0
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            value = loader.construct_document(node)
+            if value is not None:
+                yield Document(value=value, line=node.start_mark.line + 1, text=text, index=index)
+            index += 1
+    finally:
+        loader.dispose()
+
+
+def locate(document: Document, path: Path) -> int:
+    """Return the line (1-based) of the field at `path`, or of the nearest enclosing one that is there."""
+    # A tab may indent JSON, not YAML; lines stay what they are.
+    loader = _Loader(document.text.replace("\t", " "))
+    line = document.line
+    try:
+        node: yaml.Node | None = None
+        for _ in range(document.index + 1):
+            node = loader.get_node() if loader.check_node() else None
+        for step in path:
+            found = _child(node, step)
+            if found is None:
+                break
+            key, node = found
+            line = key.start_mark.line + 1 + document.lines_before
+    except _LOADER_FAULTS:
+        return line
+    finally:
+        loader.dispose()
+    return line
+
+
+def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step], node.value[step]
+    if isinstance(node, yaml.MappingNode) and isinstance(step, str):
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and step in {key.value, json_name(key.value)}:
+                return key, value
+    return None

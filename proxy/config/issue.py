@@ -1,0 +1,108 @@
+"""What is wrong, or surprising, in a configuration: where, which value, which rule.
+
+A reader or a validator reports to a `Report` by path; `locate` (in `document`) adds file and line when there is
+something to say.
+"""
+
+import enum
+import reprlib
+from collections.abc import Iterator
+
+import attrs
+
+Path = tuple[str | int, ...]
+
+
+class Severity(enum.Enum):
+    """An ERROR refuses the resource; a WARNING does not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+def format_path(path: Path) -> str:
+    """Return `subsets[0].trafficPolicy.tls`; `.` for the empty path.
+
+    >>> format_path(("subsets", 0, "name"))
+    'subsets[0].name'
+    """
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else step
+    return text or "."
+
+
+_shorten = reprlib.Repr()
+_shorten.maxstring = _shorten.maxother = 80
+_shorten.maxdict = _shorten.maxlist = _shorten.maxtuple = 6
+
+
+class _Absent:
+    """The value of a field that is missing."""
+
+    def __repr__(self) -> str:
+        return "(absent)"
+
+
+ABSENT = _Absent()
+
+
+@attrs.frozen(kw_only=True)
+class Issue:
+    """One finding.
+
+    `path` leads from the document's top to the field. `source` is the file, or the peer that sent the resource; `line`
+    is 1-based, None when unknown. `resource` is `Kind namespace/name`. `origin` tells whose rule it is: `istio`, `crd`
+    or `outlier`.
+    """
+
+    severity: Severity
+    path: Path
+    value: object
+    rule: str
+    source: str = ""
+    line: int | None = None
+    resource: str = ""
+    origin: str = "istio"
+
+    @property
+    def message(self) -> str:
+        """`field.path = value; rule`; only the rule for a finding on a text as a whole."""
+        if not self.path:
+            return self.rule
+        return f"{format_path(self.path)} = {_shorten.repr(self.value)}; {self.rule}"
+
+    def __str__(self) -> str:
+        details = ", ".join(
+            [*([self.resource] if self.resource else []), *([f"line {self.line}"] if self.line else [])]
+        )
+        text = f"{self.source}: {self.message}" if self.source else self.message
+        return f"{text} ({details})" if details else text
+
+
+class Report:
+    """The findings on one document, in the order of discovery."""
+
+    __slots__ = ("issues",)
+
+    def __init__(self) -> None:
+        self.issues: list[Issue] = []
+
+    def __iter__(self) -> Iterator[Issue]:
+        return iter(self.issues)
+
+    def error(self, path: Path, value: object, rule: str, *, origin: str = "istio") -> None:
+        """Refuse the resource for that field."""
+        self.issues.append(Issue(severity=Severity.ERROR, path=path, value=value, rule=rule, origin=origin))
+
+    def warn(self, path: Path, value: object, rule: str, *, origin: str = "istio") -> None:
+        """Accept the field, and say what will surprise."""
+        self.issues.append(Issue(severity=Severity.WARNING, path=path, value=value, rule=rule, origin=origin))
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether anything refuses the resource."""
+        return any(issue.severity is Severity.ERROR for issue in self.issues)

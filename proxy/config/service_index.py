@@ -1,0 +1,212 @@
+"""The services and endpoints that ServiceEntries and WorkloadEntries make.
+
+A host that several entries of one namespace declare is one service: ports are joined, endpoints gathered. Of several
+namespaces the sidecar's own wins, else the oldest entry. Ports the parts of Istio's serviceentry registry that a
+client needs (pilot/pkg/serviceregistry/serviceentry/conversion.go).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from proxy.config.cluster_config import Endpoint, HealthStatus, Locality
+from proxy.config.node import NodeConfig
+from proxy.config.resource import Key, Resource
+from proxy.config.rule_index import precedence
+from proxy.config.service_entry import Resolution, ServiceEntry, ServicePort, WorkloadEntry
+from proxy.config.validate_service_entry import UNIX_PREFIX
+from proxy.config.validation import is_ip
+from proxy.config.visibility import PUBLIC, exported_to
+
+_LOCALITY_LABEL = "istio-locality"
+REGION_LABEL = "topology.kubernetes.io/region"
+ZONE_LABEL = "topology.kubernetes.io/zone"
+SUBZONE_LABEL = "topology.istio.io/subzone"
+NETWORK_LABEL = "topology.istio.io/network"
+
+# Readiness of a stand-alone workload: the annotation says that it is probed, the condition what came of it.
+_PROBED_ANNOTATION = "proxy.istio.io/health-checks-enabled"
+_HEALTHY_CONDITION = "Healthy"
+
+
+@attrs.frozen(kw_only=True)
+class Instance:
+    """One workload of a service, before a port is chosen."""
+
+    entry: WorkloadEntry
+    healthy: bool = True
+
+
+@attrs.frozen(kw_only=True)
+class Service:
+    """A host as clients know it."""
+
+    host: str
+    namespace: str
+    ports: tuple[ServicePort, ...]
+    resolution: Resolution
+    instances: tuple[Instance, ...]
+    resources: tuple[Resource, ...]
+
+    def endpoints(self, port: ServicePort) -> tuple[Endpoint, ...]:
+        """Return the endpoints of one port, in the order of the configuration, all with priority 0."""
+        if not self.instances and self.resolution in {Resolution.DNS, Resolution.DNS_ROUND_ROBIN}:
+            return (Endpoint(address=f"{self.host}:{port.target_port or port.number}", hostname=self.host),)
+        return tuple(_endpoints(self, port))
+
+
+def _endpoints(service: Service, port: ServicePort) -> Iterator[Endpoint]:
+    static = service.resolution is Resolution.STATIC
+    for instance in service.instances:
+        entry = instance.entry
+        unix = entry.address.startswith(UNIX_PREFIX)
+        if static and not unix and not is_ip(entry.address):
+            continue  # a name in a STATIC service, or an address behind another network's gateway
+        number = entry.ports.get(port.name) or port.target_port or port.number
+        text = f"[{entry.address}]" if ":" in entry.address else entry.address
+        locality_text = entry.locality or entry.labels.get(_LOCALITY_LABEL, "").replace(".", "/")
+        locality = Locality.parse(locality_text) if locality_text else Locality()
+        yield Endpoint(
+            address=entry.address if unix else f"{text}:{number}",
+            hostname="" if static else entry.address,
+            weight=entry.weight or 1,
+            locality=locality,
+            labels=_labels(entry, locality),
+            health_status=HealthStatus.UNKNOWN if instance.healthy else HealthStatus.UNHEALTHY,
+        )
+
+
+def _labels(entry: WorkloadEntry, locality: Locality) -> Mapping[str, str]:
+    derived = {
+        REGION_LABEL: locality.region,
+        ZONE_LABEL: locality.zone,
+        SUBZONE_LABEL: locality.sub_zone,
+        NETWORK_LABEL: entry.network,
+    }
+    added = {label: value for label, value in derived.items() if value}
+    return {**entry.labels, **added} if added else entry.labels
+
+
+def _healthy(resource: Resource) -> bool:
+    probed = resource.annotations.get(_PROBED_ANNOTATION) == "true"
+    return not probed or resource.conditions.get(_HEALTHY_CONDITION) == "True"
+
+
+class ServiceIndex:
+    """All ServiceEntries by host, all WorkloadEntries by namespace."""
+
+    def __init__(self, node: NodeConfig, *, default_export_to: str = PUBLIC) -> None:
+        self._node = node
+        self._default = default_export_to
+        self._entries: dict[str, dict[Key, Resource]] = defaultdict(dict)
+        self._selecting: dict[str, dict[Key, Resource]] = defaultdict(dict)
+        self._workloads: dict[str, dict[Key, Resource]] = defaultdict(dict)
+
+    def hosts(self) -> Iterator[str]:
+        """Yield every declared host."""
+        return iter(self._entries)
+
+    def update_service(self, old: Resource | None, new: Resource | None) -> set[str]:
+        """Replace a ServiceEntry; return the hosts it touched."""
+        touched: set[str] = set()
+        if old is not None:
+            for host in _service_entry(old).hosts:
+                touched.add(host)
+                self._entries[host].pop(old.key, None)
+                if not self._entries[host]:
+                    del self._entries[host]
+            self._selecting[old.namespace].pop(old.key, None)
+        if new is not None:
+            entry = _service_entry(new)
+            for host in entry.hosts:
+                touched.add(host)
+                self._entries[host][new.key] = new
+            if entry.workload_selector is not None:
+                self._selecting[new.namespace][new.key] = new
+        return touched
+
+    def update_workload(self, old: Resource | None, new: Resource | None) -> set[str]:
+        """Replace a WorkloadEntry; return the hosts whose selectors it meets or met."""
+        touched: set[str] = set()
+        for resource in (old, new):
+            if resource is None:
+                continue
+            labels = _workload_entry(resource).labels
+            for selecting in self._selecting[resource.namespace].values():
+                entry = _service_entry(selecting)
+                if entry.workload_selector and entry.workload_selector.labels.items() <= labels.items():
+                    touched.update(entry.hosts)
+        if old is not None:
+            self._workloads[old.namespace].pop(old.key, None)
+        if new is not None:
+            self._workloads[new.namespace][new.key] = new
+        return touched
+
+    def service(self, host: str) -> Service | None:
+        """Return the service of a host as the sidecar sees it; None when no visible entry declares it."""
+        visible = sorted(
+            (
+                resource
+                for resource in self._entries.get(host, {}).values()
+                if exported_to(
+                    _service_entry(resource).export_to, resource.namespace, self._node.namespace, self._default
+                )
+            ),
+            key=self._precedence,
+        )
+        if not visible:
+            return None
+        first = visible[0]
+        resolution = _service_entry(first).resolution
+        joined = tuple(
+            resource
+            for resource in visible
+            if resource.namespace == first.namespace and _service_entry(resource).resolution is resolution
+        )
+        return Service(
+            host=host,
+            namespace=first.namespace,
+            ports=_ports(joined),
+            resolution=resolution,
+            instances=tuple(instance for resource in joined for instance in self._instances(resource)),
+            resources=joined,
+        )
+
+    def _precedence(self, resource: Resource) -> tuple[bool, tuple[int, str, str]]:
+        return resource.namespace != self._node.namespace, precedence(resource)
+
+    def _instances(self, resource: Resource) -> Iterator[Instance]:
+        entry = _service_entry(resource)
+        for endpoint in entry.endpoints:
+            if endpoint is not None:
+                yield Instance(entry=endpoint)
+        if entry.workload_selector is None:
+            return
+        wanted = entry.workload_selector.labels.items()
+        for workload in sorted(self._workloads[resource.namespace].values(), key=precedence):
+            body = _workload_entry(workload)
+            if wanted <= body.labels.items():
+                yield Instance(entry=body, healthy=_healthy(workload))
+
+
+def _ports(resources: tuple[Resource, ...]) -> tuple[ServicePort, ...]:
+    ports: dict[int, ServicePort] = {}
+    for resource in resources:
+        for port in _service_entry(resource).ports:
+            if port is not None:
+                ports.setdefault(port.number, port)
+    return tuple(ports.values())
+
+
+def _service_entry(resource: Resource) -> ServiceEntry:
+    assert isinstance(resource.body, ServiceEntry)
+    return resource.body
+
+
+def _workload_entry(resource: Resource) -> WorkloadEntry:
+    """Return the workload with its labels and those of its metadata, which win."""
+    assert isinstance(resource.body, WorkloadEntry)
+    if not resource.labels:
+        return resource.body
+    return attrs.evolve(resource.body, labels={**resource.body.labels, **resource.labels})

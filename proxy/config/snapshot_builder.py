@@ -1,0 +1,187 @@
+"""Keeps the snapshot up to date with changing resources, rebuilding only what a change touches.
+
+Indexes find the services that a change concerns; their clusters and virtual hosts are built anew, and an object that
+comes out equal is replaced by the one already there. Costs follow the change, not the total, but for one copy of a
+dictionary of references.
+"""
+
+import bisect
+from collections.abc import Iterable
+from itertools import chain
+
+from proxy.config.cluster_config import ClusterConfig, Endpoint
+from proxy.config.host_names import candidates, covers
+from proxy.config.resource import Change
+from proxy.config.route_builder import RouteBuilder
+from proxy.config.route_config import RouteConfiguration, VirtualHost
+from proxy.config.rule_index import MergedRule, RuleIndex, choose_rule, precedence
+from proxy.config.service_clusters import ConversionContext, build_cluster, plan_clusters
+from proxy.config.service_index import Service, ServiceIndex
+from proxy.config.snapshot import EMPTY_SNAPSHOT, ConfigSnapshot
+from proxy.config.virtual_service_index import VirtualServiceIndex
+from proxy.config.visibility import PUBLIC
+
+_SortKey = tuple[int, str, str, str]
+
+
+class SnapshotBuilder:
+    """The resources as indexes, and the snapshot made of them."""
+
+    def __init__(self, context: ConversionContext) -> None:
+        mesh, node = context.mesh, context.node
+        self._context = context
+        self._rules = RuleIndex(
+            domain=node.domain,
+            root_namespace=node.root_namespace,
+            default_export_to=next(iter(mesh.default_destination_rule_export_to), PUBLIC),
+        )
+        self._services = ServiceIndex(node, default_export_to=next(iter(mesh.default_service_export_to), PUBLIC))
+        self._virtual_services = VirtualServiceIndex(
+            node, default_export_to=next(iter(mesh.default_virtual_service_export_to), PUBLIC)
+        )
+        self._routes = RouteBuilder(node, self.service)
+        self._known: dict[str, Service] = {}
+        self._endpoints: dict[tuple[str, int], tuple[Endpoint, ...]] = {}
+        self._cluster_names: dict[str, tuple[str, ...]] = {}
+        self._virtual_hosts: dict[str, tuple[VirtualHost, ...]] = {}
+        self._order: list[_SortKey] = []
+        self._sort_keys: dict[str, _SortKey] = {}
+        self._snapshot = EMPTY_SNAPSHOT
+
+    @property
+    def snapshot(self) -> ConfigSnapshot:
+        """The latest state."""
+        return self._snapshot
+
+    def service(self, host: str) -> Service | None:
+        """Return the service of a host as this sidecar sees it."""
+        return self._known.get(host)
+
+    def services(self) -> Iterable[Service]:
+        """Return all services that this sidecar sees."""
+        return self._known.values()
+
+    def rule(self, service: Service) -> MergedRule | None:
+        """Return the DestinationRule that applies to a service for this sidecar."""
+        node = self._context.node
+        entries = self._rules.lookup(node.namespace, service.namespace, service.host)
+        return choose_rule(entries, node.namespace, node.labels)
+
+    def update(self, changes: Iterable[Change]) -> ConfigSnapshot:
+        """Apply changes, each an old and a new resource of one key (None: absent); return the new snapshot.
+
+        The old one is returned when nothing that the data plane sees has changed.
+        """
+        membership: set[str] = set()
+        ruled: set[str] = set()
+        routed: set[str] = set()
+        for old, new in changes:
+            kind = (new or old).kind.name  # type: ignore[union-attr]
+            if kind == "DestinationRule":
+                ruled |= self._rules.update(old, new)
+            elif kind == "ServiceEntry":
+                membership |= self._services.update_service(old, new)
+            elif kind == "WorkloadEntry":
+                membership |= self._services.update_workload(old, new)
+            else:
+                routed |= self._virtual_services.update(old, new)
+        for host in membership:
+            self._refresh_service(host)
+        clusters = dict(self._snapshot.clusters)
+        changed: set[str] = set()
+        for host in membership | self._covered(ruled):
+            self._rebuild_clusters(host, clusters, changed)
+        routes = self._rebuild_routes(membership | routed, self._snapshot.routes)
+        if changed or routes is not self._snapshot.routes:
+            self._snapshot = ConfigSnapshot(
+                version=str(int(self._snapshot.version) + 1),
+                clusters=clusters,
+                routes=routes,
+                changed=frozenset(changed),
+            )
+        return self._snapshot
+
+    def _covered(self, patterns: Iterable[str]) -> set[str]:
+        """Return the known services that exact names or wildcards cover."""
+        covered: set[str] = set()
+        for pattern in patterns:
+            if not pattern.startswith("*"):
+                covered.add(pattern)
+            else:
+                covered.update(host for host in self._known if covers(pattern, host))
+        return covered
+
+    def _refresh_service(self, host: str) -> None:
+        service = self._services.service(host)
+        old = self._known.pop(host, None)
+        for port in old.ports if old is not None else ():
+            if service is None or port not in service.ports:
+                del self._endpoints[host, port.number]
+        if service is None:
+            return
+        self._known[host] = service
+        for port in service.ports:
+            key = (host, port.number)
+            known = {endpoint: endpoint for endpoint in self._endpoints.get(key, ())}
+            self._endpoints[key] = tuple(known.get(endpoint, endpoint) for endpoint in service.endpoints(port))
+
+    def _rebuild_clusters(self, host: str, clusters: dict[str, ClusterConfig], changed: set[str]) -> None:
+        service = self._known.get(host)
+        built: dict[str, ClusterConfig] = {}
+        if service is not None:
+            for plan in plan_clusters(service, self.rule(service), self._context):
+                cluster = build_cluster(plan, self._endpoints[host, plan.port.number], self._context)
+                if cluster is not None:
+                    built.setdefault(cluster.name, cluster)
+        for name in self._cluster_names.pop(host, ()):
+            if name not in built:
+                del clusters[name]
+                changed.add(name)
+        for name, cluster in built.items():
+            if clusters.get(name) != cluster:
+                clusters[name] = cluster
+                changed.add(name)
+        if built:
+            self._cluster_names[host] = tuple(built)
+
+    def _rebuild_routes(self, hosts: set[str], routes: RouteConfiguration) -> RouteConfiguration:
+        dirty = self._covered(hosts) | {host for host in hosts if host.startswith("*")}
+        for host in tuple(dirty):
+            # A service takes over what a wildcard VirtualService served as a plain host, and gives it back when it
+            # goes.
+            dirty.update(candidate for candidate in candidates(host) if self._virtual_services.exactly(candidate))
+        moved = False
+        for host in dirty:
+            moved |= self._rebuild_virtual_hosts(host)
+        if not moved:
+            return routes
+        return RouteConfiguration(
+            virtual_hosts=tuple(chain.from_iterable(self._virtual_hosts[key[-1]] for key in self._order))
+        )
+
+    def _rebuild_virtual_hosts(self, host: str) -> bool:
+        """Return whether anything changed."""
+        service = self._known.get(host)
+        built: tuple[VirtualHost, ...] = ()
+        owner = None
+        if service is not None:
+            owner = service.resources[0]
+            built = tuple(self._routes.service_hosts(service, self._virtual_services.lookup(host)))
+        else:
+            resource = self._virtual_services.exactly(host)
+            if resource is not None and not (host.startswith("*") and self._covered([host])):
+                owner = resource
+                built = (self._routes.plain_host(host, resource),)
+        old_key, new_key = self._sort_keys.get(host), None
+        if built and owner is not None:
+            new_key = (*precedence(owner), host)
+        old = self._virtual_hosts.get(host, ())
+        if built == old and old_key == new_key:
+            return False
+        if old_key is not None:
+            del self._order[bisect.bisect_left(self._order, old_key)], self._sort_keys[host], self._virtual_hosts[host]
+        if new_key is not None:
+            bisect.insort(self._order, new_key)
+            self._sort_keys[host] = new_key
+            self._virtual_hosts[host] = tuple(old[old.index(new)] if new in old else new for new in built)
+        return True
