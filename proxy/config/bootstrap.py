@@ -18,7 +18,7 @@ from outlier import ConfigError, EnvoyRelease, OutlierError
 from proxy.config.address import Address
 from proxy.config.cluster_config import Locality
 from proxy.config.node import NodeConfig
-from proxy.config.releases import IstioRelease
+from proxy.config.releases import CURRENT, IstioRelease
 from proxy.logs import LogFormat, LogLevel
 
 ENVIRONMENT_PREFIX = "OUTLIER_"
@@ -160,9 +160,9 @@ def _read_path(text: str) -> Path:
     return Path(_read_text(text))
 
 
-def _read_istio_release(text: str) -> str:
+def _read_istio_release(text: str) -> IstioRelease:
     try:
-        return str(IstioRelease.parse(text))
+        return IstioRelease.parse(text)
     except ValueError:
         raise ValueError("must be current or a version such as 1.1") from None
 
@@ -233,8 +233,8 @@ class Bootstrap:
         default=EnvoyRelease.V1_40,
         metadata=_described(_choice(EnvoyRelease), "RELEASE", "detection semantics: 1.8, 1.27 or 1.40"),
     )
-    istio_release: str = attrs.field(
-        default="current",
+    istio_release: IstioRelease = attrs.field(
+        default=CURRENT,
         metadata=_described(_read_istio_release, "RELEASE", "conversion semantics: 1.0.0, 1.1, .. or current"),
     )
     node_id: str = attrs.field(
@@ -276,17 +276,14 @@ class Bootstrap:
     )
 
     @property
-    def effective_node_id(self) -> str:
-        """`node_id`, or Istio's form of one: `sidecar~<ip>~<pod>.<namespace>~<namespace>.svc.cluster.local`."""
-        if self.node_id:
-            return self.node_id
-        return f"sidecar~127.0.0.1~{socket.gethostname()}.{self.namespace}~{self.namespace}.svc.cluster.local"
-
-    @property
     def node(self) -> NodeConfig:
-        """Who this sidecar is, as far as its view of the configuration depends on it."""
+        """Who this sidecar is, as far as its view of the configuration depends on it.
+
+        Without `node_id` the id has Istio's form, `sidecar~<ip>~<pod>.<namespace>~<namespace>.svc.cluster.local`.
+        """
+        made = f"sidecar~127.0.0.1~{socket.gethostname()}.{self.namespace}~{self.namespace}.svc.cluster.local"
         return NodeConfig(
-            id=self.effective_node_id, namespace=self.namespace, labels=dict(self.labels), locality=self.locality
+            id=self.node_id or made, namespace=self.namespace, labels=dict(self.labels), locality=self.locality
         )
 
 

@@ -16,6 +16,7 @@ from proxy.config.bootstrap import (
     options,
 )
 from proxy.config.cluster_config import Locality
+from proxy.config.releases import CURRENT, IstioRelease
 from proxy.logs import LogFormat, LogLevel
 
 
@@ -40,7 +41,7 @@ def test_nothing_given_is_the_documented_default():
     assert str(bootstrap.listen) == "127.0.0.1:15001"
     assert str(bootstrap.admin) == "127.0.0.1:15000"
     assert bootstrap.envoy_release is EnvoyRelease.V1_40
-    assert (bootstrap.istio_release, bootstrap.namespace, bootstrap.drain_time_ms) == ("current", "default", 5_000)
+    assert (bootstrap.istio_release, bootstrap.namespace, bootstrap.drain_time_ms) == (CURRENT, "default", 5_000)
     assert bootstrap.loop is LoopChoice.AUTO
 
 
@@ -86,7 +87,7 @@ log_level: debug
         event_log=tmp_path / "events.log",
         access_log=Path("-"),
         envoy_release=EnvoyRelease.V1_40,
-        istio_release="1.0.0",
+        istio_release=IstioRelease((1, 0, 0)),
         node_id="me",
         namespace="prod",
         labels=(("app", "web"), ("version", "v1")),
