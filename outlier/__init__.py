@@ -38,7 +38,7 @@ from outlier.releases import Behaviour, EnvoyRelease, EventLogFormat
 from outlier.result import Result, grpc_to_http_status
 from outlier.runtime import Enforcement, Runtime
 from outlier.scenario import Scenario
-from outlier.simulate import Moment, MomentKind, Simulation, simulate
+from outlier.simulate import Moment, MomentKind, Simulation, Span, simulate, spans
 from outlier.sources import ListedRandom, RandomGenerator, SeededRandom, SimulatedTime, TimeSource
 from outlier.stats import OutlierStats
 from outlier.success_rate import EjectionThreshold
@@ -88,6 +88,7 @@ __all__ = [
     "SeededRandom",
     "SimulatedTime",
     "Simulation",
+    "Span",
     "SuccessRateEvidence",
     "TimeLeft",
     "TimeSource",
@@ -100,4 +101,5 @@ __all__ = [
     "describe_unejection",
     "grpc_to_http_status",
     "simulate",
+    "spans",
 ]

@@ -19,6 +19,13 @@ from outlier.traffic import Traffic, read_behaviours
 
 ALL_HOSTS: Final = "*"
 
+# What the conformance vectors call a range of releases, and the release that stands for it here.
+ERAS: Final[Mapping[str, EnvoyRelease]] = {
+    "legacy": EnvoyRelease.V1_8,
+    "mid": EnvoyRelease.V1_27,
+    "current": EnvoyRelease.V1_40,
+}
+
 
 @attrs.frozen
 class SetTime:
@@ -152,7 +159,7 @@ class Scenario:
         active_health_checker: Whether the cluster has an active health checker.
         steps: The exact form; empty when there is traffic.
         traffic: The form for people; None when there are steps.
-        releases: What to run it under when the caller does not say.
+        releases: What it was written for.
     """
 
     name: str
@@ -191,6 +198,7 @@ def _from_steps(data: Mapping[str, Any]) -> Scenario:
         randoms=tuple(data.get("randoms") or ()),
         active_health_checker=bool(data.get("active_health_checker", False)),
         steps=_steps(data["steps"], "steps"),
+        releases=_eras(data.get("eras") or ("current",)),
     )
 
 
@@ -198,8 +206,8 @@ def _from_traffic(data: Mapping[str, Any]) -> Scenario:
     _refuse_unknown(
         data,
         "",
-        {"name", "outlier_detection", "panic_threshold", "releases", "duration", "rate", "balancer", "seed"}
-        | {"hosts", "behaviours", "runtime", "expect"},
+        {"name", "outlier_detection", "error_codes", "panic_threshold", "releases", "duration", "rate", "balancer"}
+        | {"seed", "hosts", "behaviours", "runtime", "expect"},
     )
     hosts = _names(data.get("hosts") or [], "hosts")
     behaviours = read_behaviours(data.get("behaviours") or (), hosts)
@@ -220,6 +228,13 @@ def _releases(versions: Sequence[str] | None) -> tuple[EnvoyRelease, ...]:
     except ValueError as exc:
         known = ", ".join(release.value for release in EnvoyRelease)
         raise ScenarioError("releases", f"{exc}; known are {known}") from exc
+
+
+def _eras(names: Sequence[str]) -> tuple[EnvoyRelease, ...]:
+    for name in names:
+        if name not in ERAS:
+            raise ScenarioError("eras", f"{name!r} is unknown; known are {', '.join(ERAS)}")
+    return tuple(ERAS[name] for name in names)
 
 
 def _steps(steps: Sequence[Mapping[str, Any]], path: str) -> tuple[Step, ...]:

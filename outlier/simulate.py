@@ -13,6 +13,7 @@ import attrs
 from outlier import scenario as sc
 from outlier.detection import Detection, Outcome
 from outlier.detector import Detector
+from outlier.ejection import EjectionType
 from outlier.errors import ScenarioError
 from outlier.events import EjectionEvent
 from outlier.expectations import Unmet, check
@@ -73,6 +74,38 @@ class Simulation:
     failed_requests: int
     stats: Mapping[str, int]
     unmet: Sequence[Unmet]
+
+
+@attrs.frozen
+class Span:
+    """When a host was ejected or degraded, or (`host` None) the cluster in panic; until before `end_ms`."""
+
+    kind: MomentKind
+    host: str | None
+    start_ms: int
+    end_ms: int
+
+
+_SPANS: Mapping[MomentKind, frozenset[MomentKind]] = {
+    MomentKind.EJECTED: frozenset({MomentKind.UNEJECTED, MomentKind.REMOVED}),
+    MomentKind.DEGRADED: frozenset({MomentKind.UNDEGRADED, MomentKind.REMOVED}),
+    MomentKind.PANIC: frozenset({MomentKind.PANIC_OVER}),
+}
+
+
+def spans(simulation: Simulation) -> list[Span]:
+    """Return every stretch of ejection, degradation and panic, by start; what is still on ends with the simulation."""
+    found = []
+    for i, moment in enumerate(simulation.timeline):
+        if moment.kind not in _SPANS:
+            continue
+        ends = (
+            later.at_ms
+            for later in simulation.timeline[i + 1 :]
+            if later.host == moment.host and later.kind in _SPANS[moment.kind]
+        )
+        found.append(Span(moment.kind, moment.host, moment.at_ms, next(ends, simulation.end_ms)))
+    return found
 
 
 def simulate(scenario: sc.Scenario, release: EnvoyRelease | Behaviour = EnvoyRelease.V1_40) -> Simulation:
@@ -229,6 +262,7 @@ class _Run:
                 change = changes.pop(0)
                 (self._add if change.added else self._remove)(change.host)
                 self._refresh()
+                self._tell_panic()
             elif self.detector.next_sweep_ms == next_ms:
                 self._sweep()
             else:
@@ -242,17 +276,23 @@ class _Run:
         if monitor is None:
             self.failed_requests += 1
             return
-        behaviours = traffic.behaviours.by_host[self._names[monitor]]
-        if not put_request(monitor, behaviours, self._time.monotonic_ms(), draw):
+        succeeded = put_request(
+            monitor,
+            traffic.behaviours.by_host[self._names[monitor]],
+            now_ms=self._time.monotonic_ms(),
+            draw=draw,
+            error_codes=traffic.error_codes,
+        )
+        if not succeeded:
             self.failed_requests += 1
 
     def _refresh(self) -> None:
-        if self._balancer is None:
-            return
-        self._balancer.refresh(self.detector.hosts)
-        panic = self._balancer.availability.panic
-        if panic != self.panic:
-            self.panic = panic
+        if self._balancer is not None:
+            self._balancer.refresh(self.detector.hosts)
+
+    def _tell_panic(self) -> None:
+        if self._balancer is not None and self._balancer.availability.panic != self.panic:
+            self.panic = panic = self._balancer.availability.panic
             hosts = len(self.detector.hosts)
             out = sum(monitor.ejected for monitor in self.detector.hosts)
             kind = MomentKind.PANIC if panic else MomentKind.PANIC_OVER
@@ -303,8 +343,9 @@ class _Run:
             }
             self._tell(kinds[event.detection.outcome], name, describe_detection(event.detection), event)
         elif event.unejection is not None:
-            kind = MomentKind.UNEJECTED if event.unejection.type.value != "DEGRADED" else MomentKind.UNDEGRADED
+            kind = MomentKind.UNEJECTED if event.unejection.type is not EjectionType.DEGRADED else MomentKind.UNDEGRADED
             self._tell(kind, name, describe_unejection(event.unejection), event)
+        self._tell_panic()
 
     def _tell(self, kind: MomentKind, host: str | None, reason: str, event: EjectionEvent | None = None) -> None:
         self._timeline.append(Moment(self._time.monotonic_ms(), kind, host, reason, event))

@@ -124,14 +124,16 @@ class Traffic:
         rate: Requests per second over the whole cluster, more than 0.
         balancer: `round_robin` or `random`.
         panic_threshold: In percent; 0 switches panic off.
+        error_codes: Statuses that are errors in place of 500 and above; empty keeps Envoy's rule.
         behaviours: What the hosts do.
-        expectations: `(at_ms, path, expect)` in order of time.
+        expectations: In order of time.
     """
 
     duration_ms: int
     rate: float
     balancer: str
     panic_threshold: int
+    error_codes: frozenset[int]
     behaviours: Behaviours
     expectations: "tuple[Expectation, ...]"
 
@@ -158,6 +160,7 @@ class Traffic:
             rate=rate,
             balancer=balancer,
             panic_threshold=panic_threshold,
+            error_codes=_error_codes(data.get("error_codes") or ()),
             behaviours=behaviours,
             expectations=_expectations(data.get("expect") or ()),
         )
@@ -195,7 +198,21 @@ def _time(text: object, path: str) -> int:
         raise ScenarioError(path, str(exc)) from exc
 
 
-def put_request(monitor: HostMonitor, behaviours: Sequence[HostBehaviour], now_ms: int, draw: int) -> bool:
+def _error_codes(codes: Sequence[object]) -> frozenset[int]:
+    for code in codes:
+        if type(code) is not int or not 100 <= code <= 599:
+            raise ScenarioError("error_codes", f"{code!r} is not a status in 100..599")
+    return frozenset(code for code in codes if isinstance(code, int))
+
+
+def put_request(
+    monitor: HostMonitor,
+    behaviours: Sequence[HostBehaviour],
+    *,
+    now_ms: int,
+    draw: int,
+    error_codes: frozenset[int] = frozenset(),
+) -> bool:
     """Report one request as the host's behaviours have it, and return whether it succeeded.
 
     The first behaviour that applies decides; without one the answer is 200. Answers come at once.
@@ -205,8 +222,9 @@ def put_request(monitor: HostMonitor, behaviours: Sequence[HostBehaviour], now_m
     if answer is not Answer.REFUSES:
         report_connected(monitor)
     if isinstance(answer, int):
-        report_response(monitor, answer, degraded=told is not None and told.degraded)
-        return answer < 500
+        matched = answer in error_codes if error_codes else None
+        report_response(monitor, answer, matched=matched, degraded=told is not None and told.degraded)
+        return not (answer >= 500 if matched is None else matched)
     if answer is Answer.TIMES_OUT:
         report_timeout(monitor)
     else:

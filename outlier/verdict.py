@@ -216,12 +216,12 @@ def describe_detection(detection: Detection) -> str:
             parts.append(f"marked for {seconds(detection.ejection_time_ms)}")
         case Outcome.OVERFLOW:
             assert detection.limit is not None
-            parts.append(f"not ejected, {describe_limit(detection.limit)}")
+            parts.append(f"but the cap forbids it: {describe_limit(detection.limit)}")
         case Outcome.NOT_ENFORCED:
             assert detection.enforcement is not None
             percent, draw = detection.enforcement.percent, detection.enforcement.draw
             drawn = "" if draw is None else f", {draw} was drawn"
-            parts.append(f"not ejected, enforced at {percent} %{drawn}")
+            parts.append(f"but enforced at {percent} % only{drawn}")
     return ", ".join(parts)
 
 

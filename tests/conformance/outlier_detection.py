@@ -25,10 +25,9 @@ from outlier import (
 )
 from outlier.detection import FailurePercentageEvidence, SuccessRateEvidence
 from outlier.reporting import report_connected, report_reset, report_response, report_timeout
+from outlier.scenario import ERAS
 from outlier.success_rate import ejection_threshold
 from tests.conformance.runner import Case, Family, Mismatch
-
-RELEASES = {"legacy": EnvoyRelease.V1_8, "mid": EnvoyRelease.V1_27, "current": EnvoyRelease.V1_40}
 
 
 def _expect(expected: object, actual: object, where: str = "") -> None:
@@ -191,7 +190,7 @@ def _cases(_path: Path, document: Any) -> Iterator[Case]:
     for case in document["cases"]:
         run = _KINDS[case.get("kind", "scenario")]
         for era in case["eras"]:
-            yield Case(f"{case['id']}[{era}]", partial(run, case, RELEASES[era]))
+            yield Case(f"{case['id']}[{era}]", partial(run, case, ERAS[era]))
 
 
 FAMILY = Family(name="outlier-detection", recognises=_recognises, cases=_cases)
