@@ -1,7 +1,7 @@
 """What a statistic is, and where all of them are gathered.
 
-The data plane counts in plain integers on its own objects; nothing is looked up by name on a request. Each owner registers a
-provider that lists its metrics when somebody asks (`/stats`, Prometheus, tests).
+The data plane counts in plain integers on its own objects; nothing is looked up by name on a request. Each owner
+registers a provider that lists its metrics when somebody asks (`/stats`, Prometheus, tests).
 """
 
 import enum
@@ -58,8 +58,9 @@ class Histogram:
 class Metric:
     """One statistic at one moment.
 
-    `name` is Envoy's full dotted name (`cluster.outbound|80||a.upstream_rq_total`). `tags` are `(tag, value)` pairs in Envoy's order
-    and `tag_extracted_name` is the name without their values (`cluster.upstream_rq_total`): what Prometheus shows.
+    `name` is Envoy's full dotted name (`cluster.outbound|80||a.upstream_rq_total`). `tags` are `(tag, value)` pairs
+    in Envoy's order and `tag_extracted_name` is the name without their values (`cluster.upstream_rq_total`): what
+    Prometheus shows.
     """
 
     name: str

@@ -1,0 +1,1 @@
+"""Running clusters: what a configuration becomes. Start at `cluster`."""

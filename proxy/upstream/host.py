@@ -1,6 +1,6 @@
 """One upstream host: its address, its health flags and the counters that `/clusters` shows.
 
-The object of the hot path: the balancer returns it, the pool hangs on it, the detector's monitor is one of its attributes. It
+The object of the hot path: the balancer returns it, the pool hangs on it, the monitor is one of its attributes. It
 knows none of them. Identity is the host: a removed and re-added address is a new `Host` with fresh state, as in Envoy.
 Ports the state half of `HostDescriptionImpl` and `HostImpl` (Envoy, source/common/upstream/upstream_impl.h).
 """
@@ -9,7 +9,6 @@ import enum
 from typing import TYPE_CHECKING
 
 from outlier import NULL_MONITOR, HostMonitor
-
 from proxy.config.cluster_config import Endpoint, HealthStatus, Locality
 
 if TYPE_CHECKING:
@@ -38,10 +37,10 @@ _UNHEALTHY = int(
     | HealthFlag.FAILED_EDS_HEALTH
     | HealthFlag.EDS_STATUS_DRAINING
 )
-_DEGRADED = int(
-    HealthFlag.DEGRADED_ACTIVE_HC | HealthFlag.DEGRADED_EDS_HEALTH | HealthFlag.DEGRADED_OUTLIER_DETECTION
-)
+_DEGRADED = int(HealthFlag.DEGRADED_ACTIVE_HC | HealthFlag.DEGRADED_EDS_HEALTH | HealthFlag.DEGRADED_OUTLIER_DETECTION)
 _EXCLUDED = int(HealthFlag.EXCLUDED_VIA_IMMEDIATE_HC_FAIL | HealthFlag.EDS_STATUS_DRAINING)
+
+_CONFIGURED = int(HealthFlag.FAILED_EDS_HEALTH | HealthFlag.EDS_STATUS_DRAINING | HealthFlag.DEGRADED_EDS_HEALTH)
 
 _STATUS_FLAGS = {
     HealthStatus.UNHEALTHY: HealthFlag.FAILED_EDS_HEALTH,
@@ -54,7 +53,8 @@ _STATUS_FLAGS = {
 class Host:
     """A member of a cluster.
 
-    Counters carry the names of `/clusters`; `rq_active` is also what least-request balancing reads. Mutable attributes are
+    Counters carry the names of `/clusters`; `rq_active` is also what least-request balancing reads. Mutable
+    attributes are
     written by the data plane directly: one host sees every request, so a method call each would be the costlier design.
     """
 
@@ -77,10 +77,9 @@ class Host:
     )
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
         self.address = endpoint.address
-        self.weight = endpoint.weight
-        self.health_flags = int(_STATUS_FLAGS.get(endpoint.health_status, 0))
+        self.health_flags = 0
+        self.update(endpoint)
         self.monitor: HostMonitor = NULL_MONITOR
         self.pool: ConnectionPool | None = None
         self.cx_active = 0
@@ -95,6 +94,12 @@ class Host:
 
     def __repr__(self) -> str:
         return f"Host({self.address}, {self.health_flags_text()})"
+
+    def update(self, endpoint: Endpoint) -> None:
+        """Take new attributes of the same address; health found out by ourselves stays."""
+        self.endpoint = endpoint
+        self.weight = endpoint.weight
+        self.health_flags = self.health_flags & ~_CONFIGURED | int(_STATUS_FLAGS.get(endpoint.health_status, 0))
 
     @property
     def priority(self) -> int:
@@ -134,6 +139,13 @@ class Host:
     def clear_flag(self, flag: HealthFlag) -> None:
         """Turn one flag off."""
         self.health_flags &= ~flag
+
+    def put_flag(self, flag: HealthFlag, *, on: bool) -> None:
+        """Turn one flag on or off."""
+        if on:
+            self.set_flag(flag)
+        else:
+            self.clear_flag(flag)
 
     def has_flag(self, flag: HealthFlag) -> bool:
         """Whether the flag is on."""

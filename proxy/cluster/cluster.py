@@ -1,0 +1,237 @@
+"""One cluster at work: its hosts, their pools, the balancer, the detector and the statistics.
+
+Joins parts that do not know each other; decides only what a new configuration may keep. An endpoint that stays keeps
+its `Host`, so its health, its ejection, its connections and its counters; the detector starts afresh only when its
+own settings change. Ports the assembly in `ClusterImplBase` and `ClusterManagerImpl` (Envoy, source/common/upstream).
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import attrs
+
+from outlier import (
+    NULL_MONITOR,
+    Detector,
+    EjectionEvent,
+    EnvoyRelease,
+    HostMonitor,
+    RandomGenerator,
+    Result,
+    Runtime,
+    TimeSource,
+    grpc_to_http_status,
+)
+from proxy.cluster.outlier_driver import OutlierDriver
+from proxy.codec.headers import get_header
+from proxy.codec.http1_response import ResponseHead
+from proxy.config.cluster_config import ClusterConfig, Endpoint
+from proxy.deadlines import Deadlines
+from proxy.load_balancer import LoadBalancer, create_load_balancer
+from proxy.upstream.connection import DEGRADED, GRPC_STATUS
+from proxy.upstream.connection_pool import ConnectionPool
+from proxy.upstream.host import HealthFlag, Host
+from proxy.upstream.priority_set import PrioritySet
+from proxy.upstream.resource_manager import ResourceManager
+from proxy.upstream.stats import ClusterStats
+
+_REQUEST_SUCCESS = Result.EXT_ORIGIN_REQUEST_SUCCESS
+_REQUEST_FAILED = Result.EXT_ORIGIN_REQUEST_FAILED
+_REQUEST_DEGRADED = Result.EXT_ORIGIN_REQUEST_DEGRADED
+
+
+@attrs.frozen(kw_only=True)
+class Environment:
+    """What every cluster of a sidecar shares."""
+
+    loop: asyncio.AbstractEventLoop
+    deadlines: Deadlines
+    time_source: TimeSource
+    random: RandomGenerator
+    release: EnvoyRelease
+    runtime: Runtime
+    on_event: Callable[[EjectionEvent], None]
+
+
+class Cluster:
+    """A running cluster; `update` gives it a new configuration of the same name."""
+
+    def __init__(self, config: ClusterConfig, environment: Environment) -> None:
+        self.name = config.name
+        self.config = config
+        self.added_via_api = True
+        self.stats = ClusterStats()
+        self.priority_set = PrioritySet()
+        self.resources = ResourceManager(config.circuit_breakers)
+        self.detector: Detector | None = None
+        self._environment = environment
+        self._driver: OutlierDriver | None = None
+        self._hosts_by_monitor: dict[HostMonitor, Host] = {}
+        self._update_hosts(config)
+        self._start_detector()
+        self.load_balancer: LoadBalancer = self._create_load_balancer()
+
+    def __repr__(self) -> str:
+        return f"Cluster({self.name}, {len(self.hosts)} hosts)"
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """All hosts, in the order of the configuration."""
+        return self.priority_set.hosts
+
+    def update(self, config: ClusterConfig) -> None:
+        """Take a new configuration; requests in flight go on under the old one."""
+        old, self.config = self.config, config
+        self.resources.limits = config.circuit_breakers
+        if config.outlier_detection != old.outlier_detection:
+            self._stop_detector()
+        if config.endpoints != old.endpoints:
+            self._update_hosts(config)
+        if config.outlier_detection != old.outlier_detection:
+            self._start_detector()
+        for host in self.hosts:
+            if host.pool is not None:
+                host.pool.config = config
+        if config.load_balancer != old.load_balancer:
+            self.load_balancer.close()
+            self.load_balancer = self._create_load_balancer()
+
+    def remove(self) -> None:
+        """The cluster is out of the configuration: no new requests come, those in flight finish."""
+        self._stop_detector()
+        for host in self.hosts:
+            if host.pool is not None:
+                host.pool.drain()
+
+    def close(self) -> None:
+        """Stop at once."""
+        self._stop_detector()
+        for host in self.hosts:
+            if host.pool is not None:
+                host.pool.close()
+
+    def reset_counters(self) -> None:
+        """Set every counter of the cluster and its detector to 0; gauges stay."""
+        self.stats.reset_counters()
+        if self.detector is not None:
+            self.detector.stats.reset_counters()
+
+    def report_response(self, monitor: HostMonitor, head: ResponseHead) -> None:
+        """Tell a host's monitor what its response head means."""
+        status = head.status
+        if head.marks & (DEGRADED | GRPC_STATUS):
+            self._report_marked_response(monitor, head)
+        else:
+            monitor.put_result(_REQUEST_SUCCESS if status < 500 else _REQUEST_FAILED, status)
+
+    def _create_load_balancer(self) -> LoadBalancer:
+        environment = self._environment
+        return create_load_balancer(
+            self.config.load_balancer, self.priority_set, environment.random, environment.time_source, self.stats
+        )
+
+    def _update_hosts(self, config: ClusterConfig) -> None:
+        """Match the endpoints with the hosts by address; a host that stays takes the endpoint's new attributes."""
+        known = {host.address: host for host in self.hosts}
+        hosts: dict[str, Host] = {}
+        for endpoint in config.endpoints:
+            if endpoint.address in hosts:
+                continue  # the same address twice is one host, the first
+            host = known.pop(endpoint.address, None)
+            if host is None:
+                host = self._new_host(endpoint, config)
+            else:
+                host.update(endpoint)
+            hosts[endpoint.address] = host
+        for host in known.values():
+            self._remove_host(host)
+        self.priority_set.update_hosts(tuple(hosts.values()))
+
+    def _new_host(self, endpoint: Endpoint, config: ClusterConfig) -> Host:
+        host = Host(endpoint)
+        host.pool = ConnectionPool(
+            host,
+            config,
+            resources=self.resources,
+            stats=self.stats,
+            deadlines=self._environment.deadlines,
+            loop=self._environment.loop,
+        )
+        if self.detector is not None:
+            self._monitor(self.detector, host)
+        return host
+
+    def _remove_host(self, host: Host) -> None:
+        if self.detector is not None:
+            del self._hosts_by_monitor[host.monitor]
+            self.detector.remove_host(host.monitor)
+        if host.pool is not None:
+            host.pool.drain()
+
+    # Outlier detection
+
+    def _start_detector(self) -> None:
+        """Detect outliers if the configuration says so; every host starts with a clean record."""
+        settings = self.config.outlier_detection
+        if settings is None:
+            return
+        environment = self._environment
+        self.detector = Detector(
+            settings,
+            cluster_name=self.name,
+            time_source=environment.time_source,
+            random=environment.random,
+            release=environment.release,
+            runtime=environment.runtime,
+            on_event=environment.on_event,
+            on_change=self._on_outlier_change,
+        )
+        for host in self.hosts:
+            self._monitor(self.detector, host)
+        self._driver = OutlierDriver(self.detector, environment.loop)
+
+    def _stop_detector(self) -> None:
+        """End detection; ejected hosts are back, since nobody would return them."""
+        if self.detector is None or self._driver is None:
+            return
+        self._driver.stop()
+        self.detector.close()
+        self.detector = self._driver = None
+        self._hosts_by_monitor.clear()
+        for host in self.hosts:
+            host.monitor = NULL_MONITOR
+            host.clear_flag(HealthFlag.FAILED_OUTLIER_CHECK | HealthFlag.DEGRADED_OUTLIER_DETECTION)
+        for priority in range(len(self.priority_set.host_sets)):
+            self.priority_set.refresh_health(priority)
+
+    def _monitor(self, detector: Detector, host: Host) -> None:
+        host.monitor = detector.add_host(host.address)
+        self._hosts_by_monitor[host.monitor] = host
+
+    def _on_outlier_change(self, monitor: HostMonitor) -> None:
+        """Carry a decision of the detector to the balancer and the connections, at once."""
+        host = self._hosts_by_monitor[monitor]
+        newly_ejected = monitor.ejected and not host.has_flag(HealthFlag.FAILED_OUTLIER_CHECK)
+        host.put_flag(HealthFlag.FAILED_OUTLIER_CHECK, on=monitor.ejected)
+        host.put_flag(HealthFlag.DEGRADED_OUTLIER_DETECTION, on=monitor.degraded)
+        self.priority_set.refresh_health(host.priority)
+        if newly_ejected and host.pool is not None:
+            host.pool.drain()
+
+    def _report_marked_response(self, monitor: HostMonitor, head: ResponseHead) -> None:
+        """Report a response that says more than its status: a gRPC status, or that the host is degraded."""
+        status = head.status
+        if head.marks & GRPC_STATUS and _is_grpc(head):
+            grpc_status = get_header(head.headers, b"grpc-status") or b""
+            if grpc_status.isdigit():
+                status = grpc_to_http_status(int(grpc_status))
+        if status >= 500:
+            monitor.put_result(_REQUEST_FAILED, status)
+        elif head.marks & DEGRADED:
+            monitor.put_result(_REQUEST_DEGRADED, status)
+        else:
+            monitor.put_result(_REQUEST_SUCCESS, status)
+
+
+def _is_grpc(head: ResponseHead) -> bool:
+    return (get_header(head.headers, b"content-type") or b"").startswith(b"application/grpc")

@@ -1,0 +1,58 @@
+"""All running clusters: takes a configuration snapshot and makes it so.
+
+A cluster whose configuration is the same object is not touched. Ports the role of `ClusterManagerImpl`
+(Envoy, source/common/upstream/cluster_manager_impl.cc).
+"""
+
+from collections.abc import Iterator, Mapping
+
+from proxy.cluster.cluster import Cluster, Environment
+from proxy.cluster.cluster_metrics import cluster_metrics
+from proxy.config.cluster_config import ClusterConfig
+from proxy.stats import Metric, MetricKind, StatsStore
+
+
+class ClusterManager:
+    """The clusters by name, live."""
+
+    def __init__(self, environment: Environment, stats_store: StatsStore) -> None:
+        self.clusters: dict[str, Cluster] = {}
+        self.stats_store = stats_store
+        self._environment = environment
+        self._added = 0
+        self._modified = 0
+        self._removed = 0
+        stats_store.register(self._metrics)
+
+    def apply(self, configs: Mapping[str, ClusterConfig]) -> None:
+        """Run exactly these clusters from now on."""
+        for name in self.clusters.keys() - configs.keys():
+            self.clusters.pop(name).remove()
+            self._removed += 1
+        for name, config in configs.items():
+            cluster = self.clusters.get(name)
+            if cluster is None:
+                self.clusters[name] = Cluster(config, self._environment)
+                self._added += 1
+            elif cluster.config is not config and cluster.config != config:
+                cluster.update(config)
+                self._modified += 1
+
+    def close(self) -> None:
+        """Stop every cluster at once."""
+        for cluster in self.clusters.values():
+            cluster.close()
+
+    def _metrics(self) -> Iterator[Metric]:
+        for name, value in (
+            ("cluster_added", self._added),
+            ("cluster_modified", self._modified),
+            ("cluster_removed", self._removed),
+        ):
+            full_name = f"cluster_manager.{name}"
+            yield Metric(full_name, value, MetricKind.COUNTER, full_name)
+        yield Metric(
+            "cluster_manager.active_clusters", len(self.clusters), MetricKind.GAUGE, "cluster_manager.active_clusters"
+        )
+        for cluster in self.clusters.values():
+            yield from cluster_metrics(cluster)

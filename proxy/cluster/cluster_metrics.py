@@ -1,0 +1,79 @@
+"""The statistics of one cluster, by Envoy's names and with Envoy's tags."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from proxy.stats import Histogram, Metric, MetricKind
+
+if TYPE_CHECKING:
+    from proxy.cluster.cluster import Cluster
+
+_COUNTER = MetricKind.COUNTER
+_GAUGE = MetricKind.GAUGE
+_HISTOGRAM = MetricKind.HISTOGRAM
+
+
+def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
+    """Yield every metric of a cluster; the cost is paid by whoever asks, nothing is kept."""
+    stats = cluster.stats
+    priority_set = cluster.priority_set
+    limits = cluster.resources.limits
+    resources = cluster.resources
+    prefix = f"cluster.{cluster.name}."
+    tags = (("envoy.cluster_name", cluster.name),)
+
+    def metric(name: str, value: int | Histogram, kind: MetricKind) -> Metric:
+        return Metric(prefix + name, value, kind, "cluster." + name, tags)
+
+    for name, value, is_gauge in stats.items():
+        yield metric(name, value, _GAUGE if is_gauge else _COUNTER)
+    yield metric("membership_change", priority_set.membership_change, _COUNTER)
+    yield metric("membership_total", priority_set.membership_total, _GAUGE)
+    yield metric("membership_healthy", priority_set.membership_healthy, _GAUGE)
+    yield metric("membership_degraded", priority_set.membership_degraded, _GAUGE)
+    yield metric("membership_excluded", priority_set.membership_excluded, _GAUGE)
+    for name, is_open in (
+        ("cx_open", not resources.can_connect()),
+        ("rq_pending_open", not resources.can_wait()),
+        ("rq_open", not resources.can_request()),
+        ("rq_retry_open", resources.retries >= limits.max_retries),
+    ):
+        yield metric(f"circuit_breakers.default.{name}", int(is_open), _GAUGE)
+    yield from _responses(cluster, prefix, tags)
+    if cluster.detector is not None:
+        for name, value, is_gauge in cluster.detector.stats.items():
+            yield metric(f"outlier_detection.{name}", value, _GAUGE if is_gauge else _COUNTER)
+    yield metric("upstream_cx_connect_ms", stats.connect_time_ms, _HISTOGRAM)
+    yield metric("upstream_rq_time", stats.request_time_ms, _HISTOGRAM)
+
+
+def _responses(cluster: "Cluster", prefix: str, tags: tuple[tuple[str, str], ...]) -> Iterator[Metric]:
+    """Yield the reply counters: by code and class, in total, and once more for external callers (all of ours are)."""
+    responses = cluster.stats.responses
+    classes: dict[int, int] = {}
+    for status, count in responses.items():
+        classes[status // 100] = classes.get(status // 100, 0) + count
+    for infix in ("", "external."):
+        yield Metric(
+            f"{prefix}{infix}upstream_rq_completed",
+            sum(responses.values()),
+            _COUNTER,
+            f"cluster.{infix}upstream_rq_completed",
+            tags,
+        )
+        for status_class, count in sorted(classes.items()):
+            yield Metric(
+                f"{prefix}{infix}upstream_rq_{status_class}xx",
+                count,
+                _COUNTER,
+                f"cluster.{infix}upstream_rq_xx",
+                (("envoy.response_code_class", str(status_class)), *tags),
+            )
+        for status, count in sorted(responses.items()):
+            yield Metric(
+                f"{prefix}{infix}upstream_rq_{status}",
+                count,
+                _COUNTER,
+                f"cluster.{infix}upstream_rq",
+                (("envoy.response_code", str(status)), *tags),
+            )

@@ -1,0 +1,222 @@
+"""The half of HTTP/1.1 parsing that requests and responses share.
+
+llhttp (through httptools) reads heads and chunks; this class turns its callbacks into a list of events per read: a
+head, `bytes` of body, then `End`. A body of known length that does not arrive in one read bypasses llhttp: its bytes
+are passed on as they came, uncopied. An error is the last event of a list, so that what came before it is still
+served.
+"""
+
+from typing import Any
+
+import httptools
+
+from proxy.codec.headers import CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, HeaderList, HeaderTable
+
+MAX_HEAD_BYTES = 60 * 1024  # Envoy's max_request_headers_kb
+MAX_HEADERS = 100  # Envoy's max_headers_count
+
+
+class End:
+    """The end of a message; `trailers` are those of a chunked body, empty otherwise."""
+
+    __slots__ = ("trailers",)
+
+    def __init__(self, trailers: HeaderList) -> None:
+        self.trailers = trailers
+
+
+END = End([])
+
+
+class ProtocolError(Exception):
+    """Raised when a peer does not speak HTTP/1.1 as we accept it.
+
+    `status` and `body` are the reply that a client gets for it, `details` is Envoy's response code detail.
+    """
+
+    def __init__(self, details: str, *, status: int = 400, body: bytes = b"Bad Request", reason: str = "") -> None:
+        super().__init__(reason or details)
+        self.details = details
+        self.status = status
+        self.body = body
+
+
+class Http1Parser:
+    """Bytes of one direction of one connection in, events out.
+
+    Args:
+        table: What to do with which header (`headers.FRAMING_HEADERS` and the caller's own).
+        max_head_bytes: Longest accepted head, start line included.
+        max_headers: Most header lines of a head, or of the trailers.
+    """
+
+    __slots__ = (
+        "_body_left",
+        "_body_seen",
+        "_chunked",
+        "_connection",
+        "_content_length",
+        "_dropped",
+        "_events",
+        "_head_bytes",
+        "_headers",
+        "_in_head",
+        "_llhttp",
+        "_marks",
+        "_max_head_bytes",
+        "_max_headers",
+        "_table",
+        "_until_close",
+    )
+
+    def __init__(
+        self, table: HeaderTable, *, max_head_bytes: int = MAX_HEAD_BYTES, max_headers: int = MAX_HEADERS
+    ) -> None:
+        self._table = table
+        self._max_head_bytes = max_head_bytes
+        self._max_headers = max_headers
+        self._events: list[Any] = []
+        self._body_left = 0  # bytes of body still to come past llhttp
+        self._body_seen = 0  # bytes of body that llhttp delivered
+        self._content_length = -1
+        self._until_close = False
+        self._in_head = False
+        self._head_bytes = 0
+        self._llhttp = self._new_llhttp()
+
+    def _new_llhttp(self) -> Any:
+        raise NotImplementedError
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Parse one read; return its events in order.
+
+        After an event that is a `ProtocolError` the parser must not be fed again.
+        """
+        events = self._events = []
+        if self._body_left or self._until_close:
+            data = self._pass_body(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+        else:
+            self._head_bytes = len(data)
+        while data:
+            try:
+                self._llhttp.feed_data(data)
+                break
+            except httptools.HttpParserCallbackError as error:
+                cause = error.__context__
+                if not isinstance(cause, ProtocolError):
+                    raise
+                events.append(cause)
+                return events
+            except httptools.HttpParserUpgrade as upgrade:
+                data = self._on_upgrade(data[upgrade.args[0] :])
+            except httptools.HttpParserError as error:
+                events.append(self._translate(str(error)))
+                return events
+        if self._in_head:
+            if self._head_bytes > self._max_head_bytes:
+                events.append(self._head_too_large())
+        elif self._content_length > self._body_seen:
+            self._body_left = self._content_length - self._body_seen
+            self._content_length = -1
+            self._llhttp = self._new_llhttp()
+        return events
+
+    def _pass_body(self, data: bytes) -> bytes:
+        """Emit body bytes that need no parsing; return what follows the body."""
+        if self._until_close or len(data) < self._body_left:
+            self._events.append(data)
+            if not self._until_close:
+                self._body_left -= len(data)
+            return b""
+        body, rest = data[: self._body_left], data[self._body_left :]
+        self._body_left = 0
+        self._events.append(body)
+        self._events.append(END)
+        return rest
+
+    def _on_upgrade(self, rest: bytes) -> bytes:
+        """Leave llhttp's upgraded state; return the bytes to parse on with."""
+        raise NotImplementedError
+
+    def _translate(self, error: str) -> ProtocolError:
+        """Return our error for llhttp's message."""
+        if "Transfer-Encoding" in error and "Content-Length" in error:
+            return ProtocolError("http1.content_length_and_chunked_not_allowed", reason=error)
+        if "Transfer-Encoding" in error:
+            return unsupported_transfer_encoding(error)
+        if error == "Invalid header value char":
+            return ProtocolError("http1.invalid_characters", reason=error)
+        return ProtocolError("http1.codec_error", reason=error)
+
+    def _head_too_large(self) -> ProtocolError:
+        return ProtocolError("http1.headers_too_large", status=431, body=b"Request Header Fields Too Large")
+
+    def _too_many_headers(self) -> ProtocolError:
+        return ProtocolError("http1.too_many_headers", status=431, body=b"Request Header Fields Too Large")
+
+    # httptools calls these; all of them run inside `feed`.
+
+    def on_message_begin(self) -> None:
+        """Start a head."""
+        self._in_head = True
+        self._headers: HeaderList = []
+        self._marks = 0
+        self._dropped = 0
+        self._content_length = -1
+        self._body_seen = 0
+        self._chunked = False
+        self._connection = b""
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take one line of a head, or of the trailers."""
+        name = name.lower()
+        value = value.rstrip(b" \t")
+        mark = self._table.get(name)
+        if mark is None:
+            self._headers.append((name, value))
+        else:
+            self._on_marked_header(mark, name, value)
+
+    def _on_marked_header(self, mark: int, name: bytes, value: bytes) -> None:
+        """Take a line that the table names; in trailers, whatever frames or routes is dropped."""
+        if not self._in_head:
+            return
+        self._marks |= mark
+        if mark == CONTENT_LENGTH:
+            self._content_length = int(value)
+            self._headers.append((name, value))
+        elif mark == TRANSFER_ENCODING:
+            if value.lower() != b"chunked":
+                raise unsupported_transfer_encoding(f"Transfer-Encoding is {value!r}")
+            self._chunked = True
+            self._dropped += 1
+        elif mark == CONNECTION:
+            self._connection = self._connection + b"," + value.lower() if self._connection else value.lower()
+            self._dropped += 1
+        else:
+            self._on_other_header(mark, name, value)
+
+    def _on_other_header(self, mark: int, name: bytes, value: bytes) -> None:
+        raise NotImplementedError
+
+    def _finish_head(self) -> None:
+        """Check the limits; from here on `on_header` collects trailers."""
+        self._in_head = False
+        if len(self._headers) + self._dropped > self._max_headers:
+            raise self._too_many_headers()
+        if self._head_bytes > self._max_head_bytes:
+            size = sum(len(name) + len(value) + 4 for name, value in self._headers)
+            if size > self._max_head_bytes:
+                raise self._head_too_large()
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of body."""
+        self._body_seen += len(data)
+        self._events.append(data)
+
+
+def unsupported_transfer_encoding(reason: str) -> ProtocolError:
+    """Return the error for any transfer coding but `chunked`."""
+    return ProtocolError("http1.invalid_transfer_encoding", status=501, body=b"Not Implemented", reason=reason)

@@ -1,0 +1,208 @@
+"""What clients send: HTTP/1.1 requests, in order, pipelined or not.
+
+Refuses what could be read in two ways (both lengths, a repeated Host, a version other than 1.1); each refusal carries
+the reply and the response code detail that Envoy's HTTP/1 codec and connection manager give. Knows no routes and adds
+no header.
+"""
+
+from typing import Any
+
+import httptools
+
+from proxy.codec.headers import EXPECT, HOST, NOTED_FIRST, TE, UPGRADE, HeaderList, HeaderTable, remove_headers
+from proxy.codec.http1_parser import END, MAX_HEAD_BYTES, MAX_HEADERS, End, Http1Parser, ProtocolError
+
+# Not names of headers to remove: handled by name, or what the message cannot be forwarded without.
+_OWN_CONNECTION_TOKENS = frozenset((b"", b"close", b"keep-alive", b"upgrade", b"te", b"host", b"content-length"))
+_BEYOND_HOST = NOTED_FIRST - 1 - HOST  # any framing header but Host
+
+
+class RequestHead:
+    """A request up to its empty line.
+
+    `headers` begins with `host` (the effective authority) and goes on as received, connection headers removed.
+    `marks` has the bits of those headers of the parser's table that were there. `content_length` is -1 when not
+    stated; `end_stream` says that no body follows. `upgrade` is the protocol asked for by `Upgrade`, lower case,
+    empty without one.
+    """
+
+    __slots__ = (
+        "authority",
+        "chunked",
+        "content_length",
+        "end_stream",
+        "expects_continue",
+        "headers",
+        "keep_alive",
+        "marks",
+        "method",
+        "path",
+        "upgrade",
+    )
+
+    def __init__(self, method: bytes, path: bytes, authority: bytes, headers: HeaderList, marks: int) -> None:
+        self.method = method
+        self.path = path
+        self.authority = authority
+        self.headers = headers
+        self.marks = marks
+        self.content_length = -1
+        self.chunked = False
+        self.end_stream = True
+        self.keep_alive = True
+        self.expects_continue = False
+        self.upgrade = b""
+
+    def __repr__(self) -> str:
+        return f"RequestHead({self.method!r}, {self.path!r}, {self.authority!r})"
+
+
+class RequestParser(Http1Parser):
+    """Events of one client connection: `RequestHead`, `bytes`, `End`, and at last maybe a `ProtocolError`.
+
+    A head whose `end_stream` is true is a whole request: no `End` follows it. After a head with `upgrade` and no body
+    the parser holds back what follows until `refuse_upgrade` or `accept_upgrade` says whose bytes they are.
+    """
+
+    __slots__ = ("_expects_continue", "_held", "_host", "_replaying", "_target", "_upgrade")
+
+    def __init__(
+        self, table: HeaderTable, *, max_head_bytes: int = MAX_HEAD_BYTES, max_headers: int = MAX_HEADERS
+    ) -> None:
+        super().__init__(table, max_head_bytes=max_head_bytes, max_headers=max_headers)
+        self._held: bytes | None = None
+        self._replaying = False
+
+    def _new_llhttp(self) -> Any:
+        return httptools.HttpRequestParser(self)
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Parse one read; return its events in order (see `Http1Parser.feed`)."""
+        if self._held is not None:
+            self._held += data
+            return []
+        return super().feed(data)
+
+    def refuse_upgrade(self) -> list[Any]:
+        """Go on as if no upgrade had been asked for; return the events of what was held back."""
+        held, self._held = self._held, None
+        return self.feed(held) if held else []
+
+    def accept_upgrade(self) -> list[Any]:
+        """Pass every further byte on unparsed; return those held back."""
+        held, self._held = self._held, None
+        self._until_close = True
+        return [held] if held else []
+
+    def on_message_begin(self) -> None:
+        """Start a request."""
+        super().on_message_begin()
+        self._target = b""
+        self._host: bytes | None = None
+        self._upgrade = b""
+        self._expects_continue = False
+
+    def on_url(self, piece: bytes) -> None:
+        """Take a piece of the request target."""
+        self._target += piece
+
+    def _on_other_header(self, mark: int, name: bytes, value: bytes) -> None:
+        if mark >= NOTED_FIRST:
+            self._headers.append((name, value))
+            return
+        if mark == HOST:
+            if self._host is not None:
+                # Envoy joins them with a comma; no reader could agree with us on what that names.
+                raise ProtocolError("http1.codec_error", reason="Host is there twice")
+            self._host = value
+            return
+        if mark == TE and value.lower() == b"trailers":
+            self._headers.append((name, value))
+            return
+        self._dropped += 1
+        if mark == EXPECT:
+            self._expects_continue = value.lower() == b"100-continue"
+        elif mark == UPGRADE:
+            self._upgrade = value.lower()
+
+    def on_headers_complete(self) -> None:
+        """Emit the head."""
+        headers = self._headers
+        if self._replaying:
+            self._in_head = False
+            return
+        llhttp = self._llhttp
+        if llhttp.get_http_version() != "1.1":
+            raise ProtocolError("low_version", status=426, body=b"Upgrade Required")
+        self._finish_head()
+        self._headers = []  # trailers, from here on
+        method = llhttp.get_method()
+        path, authority = split_target(method, self._target, self._host)
+        headers.insert(0, (b"host", authority))
+        head = RequestHead(method, path, authority, headers, self._marks)
+        if self._marks & _BEYOND_HOST:
+            self._apply_framing(head)
+        self._events.append(head)
+
+    def _apply_framing(self, head: RequestHead) -> None:
+        """Set what the headers of the framing table say."""
+        if self._connection:
+            tokens = {token.strip() for token in self._connection.split(b",")}
+            head.keep_alive = b"close" not in tokens
+            nominated = tokens - _OWN_CONNECTION_TOKENS
+            if nominated:
+                remove_headers(head.headers, nominated)
+            if b"upgrade" in tokens:
+                head.upgrade = self._upgrade
+        head.content_length = self._content_length
+        head.chunked = self._chunked
+        head.end_stream = self._content_length <= 0 and not self._chunked
+        head.expects_continue = self._expects_continue
+
+    def on_message_complete(self) -> None:
+        """Emit the end, unless the head was all."""
+        self._content_length = -1
+        events = self._events
+        if events and isinstance(head := events[-1], RequestHead) and (head.end_stream or head.upgrade):
+            return
+        events.append(End(self._headers) if self._headers else END)
+
+    def _on_upgrade(self, rest: bytes) -> bytes:
+        """Hold back what follows a head that asks for another protocol.
+
+        llhttp ends such a message at its head, a stated body included. A body counts, so its framing is read again
+        behind a made-up head.
+        """
+        head: RequestHead = self._events[-1]
+        self._llhttp = self._new_llhttp()
+        if head.end_stream:
+            self._held = rest
+            return b""
+        length = b"transfer-encoding: chunked" if head.chunked else b"content-length: %d" % head.content_length
+        self._replaying = True
+        self._llhttp.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % length)
+        self._replaying = False
+        return rest
+
+
+def split_target(method: bytes, target: bytes, host: bytes | None) -> tuple[bytes, bytes]:
+    """Return path and authority of a request target; an absolute-form target overrides `host`.
+
+    Raises:
+        ProtocolError: No authority, or a fragment in the path (neither has a meaning that all readers share).
+    """
+    if b"#" in target:
+        raise ProtocolError("path_normalization_failed", body=b"")
+    if target[:1] != b"/" and target != b"*":
+        if method == b"CONNECT":
+            return b"", target
+        scheme, separator, rest = target.partition(b"://")
+        if not separator or not scheme.isalpha():
+            raise ProtocolError("http1.codec_error", reason="the request target is neither a path nor a URI")
+        slash = min((i for i in (rest.find(b"/"), rest.find(b"?")) if i >= 0), default=len(rest))
+        host, target = rest[:slash], rest[slash:]
+        if target[:1] != b"/":
+            target = b"/" + target
+    if not host:
+        raise ProtocolError("missing_host_header", body=b"")
+    return target, host

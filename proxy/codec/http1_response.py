@@ -1,0 +1,140 @@
+"""What upstreams send: HTTP/1.1 responses, interim ones included, each to a request that was sent.
+
+Which statuses have no body, and that a HEAD response has none whatever its headers say, is decided here (RFC 9112,
+6.3).
+"""
+
+from typing import Any
+
+import httptools
+
+from proxy.codec.headers import NOTED_FIRST, UPGRADE, HeaderList
+from proxy.codec.http1_parser import END, End, Http1Parser, ProtocolError
+
+
+class ResponseHead:
+    """A response up to its empty line.
+
+    `headers` are as received, connection headers removed; `marks` has the bits of those headers of the parser's table
+    that were there. A `status` below 200 is an interim response, except 101. `end_stream` says that no body follows.
+    """
+
+    __slots__ = ("chunked", "content_length", "end_stream", "headers", "marks", "status")
+
+    def __init__(self, status: int, headers: HeaderList, marks: int) -> None:
+        self.status = status
+        self.headers = headers
+        self.marks = marks
+        self.content_length = -1
+        self.chunked = False
+        self.end_stream = True
+
+    def __repr__(self) -> str:
+        return f"ResponseHead({self.status})"
+
+
+class ResponseParser(Http1Parser):
+    """Events of one upstream connection: `ResponseHead`, `bytes`, `End`, and at last maybe a `ProtocolError`.
+
+    The owner calls `expect` once for each request it sends and looks at `keep_alive` once the response has ended.
+    """
+
+    __slots__ = ("_head_request", "_interim", "_upgrade_wanted", "keep_alive")
+
+    def _new_llhttp(self) -> Any:
+        return httptools.HttpResponseParser(self)
+
+    def expect(self, *, head_request: bool, upgrade: bool = False) -> None:
+        """Say what was asked for: a HEAD response has no body, a 101 is right only after an `Upgrade`."""
+        self._head_request = head_request
+        self._upgrade_wanted = upgrade
+        self._interim = False
+        self.keep_alive = True
+
+    def end_of_stream(self) -> list[Any]:
+        """Return the events of the peer's orderly close: `[END]` if it ends a body of unstated length, else nothing."""
+        if not self._until_close:
+            return []
+        self._until_close = False
+        return [END]
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Parse one read; return its events in order (see `Http1Parser.feed`)."""
+        events = super().feed(data)
+        if self._head_request:
+            for index, event in enumerate(events):
+                if isinstance(event, ResponseHead) and (event.status >= 200 or event.status == 101):
+                    return self._end_at_head(events, index)
+        return events
+
+    def _end_at_head(self, events: list[Any], index: int) -> list[Any]:
+        """Finish a HEAD response; llhttp would wait for the body that its headers announce."""
+        if len(events) > index + 1:
+            self.keep_alive = False  # bytes where no body may be
+        self._llhttp = self._new_llhttp()
+        self._body_left = 0
+        self._until_close = False
+        return events[: index + 1]
+
+    def _on_other_header(self, mark: int, name: bytes, value: bytes) -> None:
+        if mark >= NOTED_FIRST:
+            self._headers.append((name, value))
+        elif mark == UPGRADE:
+            if self._upgrade_wanted:
+                self._headers.append((name, value))
+        else:
+            self._dropped += 1
+
+    def on_headers_complete(self) -> None:
+        """Emit the head."""
+        llhttp = self._llhttp
+        headers = self._headers
+        self._finish_head()
+        self._headers = []  # trailers, from here on
+        status = llhttp.get_status_code()
+        if llhttp.get_http_version() not in ("1.1", "1.0") or status < 100:
+            raise ProtocolError("http1.codec_error", reason="neither HTTP/1.1 nor HTTP/1.0")
+        head = ResponseHead(status, headers, self._marks)
+        self._events.append(head)
+        if status < 200:
+            self._on_interim(status)
+            return
+        self._interim = False
+        if not llhttp.should_keep_alive() or b"close" in self._connection:
+            self.keep_alive = False
+        if self._head_request:
+            head.content_length = self._content_length
+            self._content_length = -1
+        elif status not in (204, 304):
+            head.content_length = self._content_length
+            head.chunked = self._chunked
+            head.end_stream = self._content_length == 0
+            self._until_close = self._content_length < 0 and not self._chunked
+        else:
+            head.content_length = self._content_length
+            self._content_length = -1
+
+    def _on_interim(self, status: int) -> None:
+        if status == 101:
+            if not self._upgrade_wanted:
+                raise ProtocolError("http1.codec_error", reason="101 without an upgrade")
+            self.keep_alive = False
+        self._interim = True
+        self._content_length = -1
+
+    def on_message_complete(self) -> None:
+        """Emit the end, unless the head was all."""
+        self._content_length = -1
+        if self._interim:
+            return
+        events = self._events
+        if events and isinstance(head := events[-1], ResponseHead) and head.end_stream:
+            return
+        events.append(End(self._headers) if self._headers else END)
+
+    def _on_upgrade(self, rest: bytes) -> bytes:
+        """Pass on whatever follows an accepted upgrade."""
+        if rest:
+            self._events.append(rest)
+        self._until_close = True
+        return b""

@@ -1,0 +1,50 @@
+"""One line per request, as JSON: what was asked, what was answered, by whom, and why."""
+
+import json
+from datetime import UTC, datetime
+
+from outlier import TimeSource
+from proxy.codec.headers import get_header
+from proxy.http.downstream import DownstreamConnection
+from proxy.log_file import LogFile
+from proxy.response_flags import flags_text
+from proxy.router.exchange import Exchange
+
+
+class AccessLog:
+    """Writes the canonical line of each exchange that has ended.
+
+    The keys are Envoy's command operators in snake case; `duration_ms` runs from the request's head to the end,
+    `response_code` is 0 when the client was gone before a response.
+    """
+
+    def __init__(self, file: LogFile, time_source: TimeSource) -> None:
+        self._file = file
+        self._time_source = time_source
+
+    def __call__(self, connection: DownstreamConnection, exchange: Exchange) -> None:
+        """Write the line of `exchange`."""
+        head = exchange.head
+        now_ms = self._time_source.system_ms()
+        duration_ms = connection.duration_ms
+        started = datetime.fromtimestamp((now_ms - duration_ms) / 1000, UTC)
+        request_id = get_header(head.headers, b"x-request-id")
+        line = {
+            "start_time": started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "method": head.method.decode("latin-1"),
+            "path": head.path.decode("latin-1"),
+            "authority": head.authority.decode("latin-1"),
+            "protocol": "HTTP/1.1",
+            "response_code": exchange.status,
+            "response_flags": flags_text(exchange.flags),
+            "response_code_details": exchange.details,
+            "bytes_received": connection.bytes_received,
+            "bytes_sent": connection.bytes_sent,
+            "duration_ms": duration_ms,
+            "upstream_cluster": exchange.cluster.name if exchange.cluster is not None else None,
+            "upstream_host": exchange.host.address if exchange.host is not None else None,
+            "attempt": exchange.attempts,
+            "request_id": request_id.decode("latin-1") if request_id is not None else None,
+            "downstream_remote_address": connection.peer,
+        }
+        self._file.write_line(json.dumps(line, separators=(",", ":")))

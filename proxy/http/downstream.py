@@ -1,0 +1,342 @@
+"""The server side of one client connection: HTTP/1.1 requests in, responses out, one exchange at a time.
+
+Pipelined requests wait their turn; the client is not read while they do, so memory is bounded by one read. What a
+request means is the exchange's; this class decides how long the connection lives and adds the connection manager's
+headers. Ports the HTTP/1 half of `ConnectionManagerImpl` and `Http1::ServerConnectionImpl` (Envoy,
+source/common/http).
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+from proxy.codec.headers import STATUS_LINES, HeaderList, render_head, replace_header
+from proxy.codec.http1_encode import CONTINUE, encode_chunk, encode_last_chunk, encode_response_head
+from proxy.codec.http1_parser import End, ProtocolError
+from proxy.codec.http1_request import RequestHead, RequestParser
+from proxy.codec.http1_response import ResponseHead
+from proxy.http.request_headers import REQUEST_HEADERS, prepare_request
+from proxy.response_flags import ResponseFlag
+from proxy.router.exchange import Exchange
+from proxy.router.local_reply import UPGRADE_REFUSED, LocalReply
+from proxy.upstream.connection import DATE, SERVER
+
+if TYPE_CHECKING:
+    from proxy.http.listener import Listener
+
+# Envoy's delayed_close_timeout: after a reply to a request that was not read to its end, an immediate close could
+# reset the
+# connection before the client has read the reply.
+DELAYED_CLOSE_MS = 1_000
+
+# Above this much unsent response the host is not read.
+WRITE_HIGH_WATER_BYTES = 256 * 1024
+
+# Why the client is not read; bits, since several reasons may hold at once.
+_PIPELINE = 1  # a further request waits for the exchange to end
+_BODY = 2  # the way to the host is full
+
+_SERVER_ENVOY = (b"server", b"envoy")
+_CONNECTION_CLOSE = (b"connection", b"close")
+
+
+class DownstreamConnection(asyncio.Protocol):
+    """One client; the `ResponseEncoder` of its present exchange."""
+
+    __slots__ = (
+        "_chunked",
+        "_closing",
+        "_exchange",
+        "_head_request",
+        "_keep_alive",
+        "_listener",
+        "_out",
+        "_parser",
+        "_pumping",
+        "_queue",
+        "_read_disabled",
+        "_request_ended",
+        "_started_at",
+        "_transport",
+        "bytes_received",
+        "bytes_sent",
+    )
+
+    def __init__(self, listener: "Listener") -> None:
+        self._listener = listener
+        self._parser = RequestParser(REQUEST_HEADERS)
+        self._out: list[bytes] = []  # encoded, not yet written: one write for all that one read of the host brings
+        self._queue: deque[Any] = deque()
+        self._exchange: Exchange | None = None
+        self._keep_alive = True
+        self._chunked = False
+        self._head_request = False
+        self._request_ended = True
+        self._pumping = False
+        self._closing = False
+        self._read_disabled = 0
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self._started_at = 0.0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is under way."""
+        return self._exchange is None and not self._queue
+
+    @property
+    def duration_ms(self) -> int:
+        """Time since the present request's head."""
+        return round((self._listener.router.loop.time() - self._started_at) * 1000)
+
+    @property
+    def peer(self) -> str:
+        """The client's address, `ip:port`; `@` for a unix socket."""
+        name = self._transport.get_extra_info("peername")
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "@"
+
+    def close_when_idle(self) -> None:
+        """Drain: close now, or behind the response under way."""
+        if self.idle:
+            self._closing = True
+            self._transport.close()
+        else:
+            self._keep_alive = False
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES)
+        self._listener.on_connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Serve what a read brought."""
+        if self._closing:
+            return
+        self._listener.stats.downstream_cx_rx_bytes_total += len(data)
+        self._queue.extend(self._parser.feed(data))
+        if not self._pumping:
+            self._pump()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone, or we closed."""
+        self._closing = True
+        self._queue.clear()
+        listener = self._listener
+        listener.router.deadlines.clear(self.abort, DELAYED_CLOSE_MS)
+        listener.on_disconnected(self)
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            listener.stats.downstream_cx_destroy_active_rq += 1
+            listener.stats.downstream_rq_active -= 1
+            exchange.on_client_gone()
+            if listener.on_exchange_end is not None:
+                listener.on_exchange_end(self, exchange)
+
+    def pause_writing(self) -> None:
+        """The client takes no more for now."""
+        if self._exchange is not None:
+            self._exchange.on_response_writable(writable=False)
+
+    def resume_writing(self) -> None:
+        """The client takes more."""
+        if self._exchange is not None:
+            self._exchange.on_response_writable(writable=True)
+
+    # ResponseEncoder
+
+    def encode_interim(self, head: ResponseHead) -> None:
+        """Send an interim head."""
+        self._transport.write(render_head(STATUS_LINES[head.status], head.headers))
+
+    def encode_headers(self, head: ResponseHead) -> None:
+        """Send the response's head, with the connection manager's headers."""
+        headers = head.headers
+        listener = self._listener
+        if not head.marks & DATE:
+            headers.append((b"date", listener.date.now()))
+        if head.marks & SERVER:
+            replace_header(headers, b"server", b"envoy")
+        else:
+            headers.append(_SERVER_ENVOY)
+        if not self._keep_alive or not self._request_ended or listener.draining:
+            if not self._request_ended:
+                listener.stats.downstream_rq_response_before_rq_complete += 1
+            self._keep_alive = False
+            headers.append(_CONNECTION_CLOSE)
+        data, self._chunked = encode_response_head(
+            head.status,
+            headers,
+            content_length=head.content_length,
+            end_stream=head.end_stream,
+            head_request=self._head_request,
+        )
+        listener.stats.responses[head.status // 100] += 1
+        self._out.append(data)
+        if head.end_stream:
+            self.flush()
+            self._on_response_complete()
+
+    def encode_data(self, data: bytes) -> None:
+        """Send a piece of the response's body."""
+        self.bytes_sent += len(data)
+        self._out.append(encode_chunk(data) if self._chunked else data)
+
+    def encode_end(self, trailers: HeaderList) -> None:
+        """Finish the response."""
+        if self._chunked:
+            self._out.append(encode_last_chunk(trailers))
+        self.flush()
+        self._on_response_complete()
+
+    def flush(self) -> None:
+        """Write what was encoded since the last write."""
+        out = self._out
+        if out:
+            self._out = []
+            data = out[0] if len(out) == 1 else b"".join(out)
+            self._listener.stats.downstream_cx_tx_bytes_total += len(data)
+            self._transport.write(data)
+
+    def reset(self) -> None:
+        """Cut the response off."""
+        self.flush()
+        self._keep_alive = False
+        self._request_ended = False  # whatever was left of it is not read
+        self._on_response_complete()
+
+    def pause_request(self) -> None:
+        """Read no more of the request's body for now."""
+        self._listener.stats.downstream_flow_control_paused_reading_total += 1
+        self._disable_read(_BODY)
+
+    def resume_request(self) -> None:
+        """Go on reading it."""
+        self._listener.stats.downstream_flow_control_resumed_reading_total += 1
+        self._enable_read(_BODY)
+
+    # Requests
+
+    def _pump(self) -> None:
+        """Hand queued events on as far as they can go now."""
+        queue = self._queue
+        self._pumping = True
+        while queue and not self._closing:
+            event = queue[0]
+            kind = type(event)
+            if kind is RequestHead:
+                if self._exchange is not None:
+                    self._disable_read(_PIPELINE)
+                    break
+                queue.popleft()
+                self._begin(event)
+            elif kind is ProtocolError:
+                if self._exchange is not None and self._request_ended:
+                    break  # it belongs to the next request, and this one is answered first
+                self._refuse(event)
+            else:
+                queue.popleft()
+                exchange = self._exchange
+                if kind is End:
+                    self._request_ended = True
+                    if exchange is not None:
+                        exchange.on_request_end(event.trailers)
+                elif exchange is not None:
+                    self.bytes_received += len(event)
+                    exchange.on_request_data(event)
+        self._pumping = False
+        if not self._request_ended and self._exchange is not None:
+            self._exchange.on_request_read_end()
+
+    def _begin(self, head: RequestHead) -> None:
+        """Start the exchange of one request."""
+        listener = self._listener
+        stats = listener.stats
+        stats.downstream_rq_total += 1
+        stats.downstream_rq_http1_total += 1
+        stats.downstream_rq_active += 1
+        self._started_at = listener.router.loop.time()
+        self.bytes_received = self.bytes_sent = 0
+        self._head_request = head.method == b"HEAD"
+        self._request_ended = head.end_stream
+        if not head.keep_alive:
+            self._keep_alive = False
+        if head.expects_continue and not head.end_stream:
+            self._transport.write(CONTINUE)
+        prepare_request(head, b"http", listener.random)
+        exchange = self._exchange = Exchange(listener.router, self, head)
+        if head.upgrade:
+            held_back = self._parser.refuse_upgrade()
+            if head.upgrade != b"h2c":  # offered, not demanded: Envoy serves the request as it is
+                stats.downstream_rq_ws_on_non_ws_route += 1
+                exchange.refuse(UPGRADE_REFUSED)
+                return
+            self._queue.extendleft(reversed(held_back))
+        exchange.start(listener.virtual_host(head.authority))
+
+    def _on_response_complete(self) -> None:
+        """The response is out (or cut off): close, or go on with the next request."""
+        exchange, self._exchange = self._exchange, None
+        listener = self._listener
+        if exchange is not None:
+            listener.stats.downstream_rq_active -= 1
+            if listener.on_exchange_end is not None:
+                listener.on_exchange_end(self, exchange)
+        if not self._keep_alive:
+            self._close(read_to_end=self._request_ended)
+            return
+        if self._read_disabled:
+            self._enable_read(self._read_disabled)
+        if self._queue and not self._pumping:
+            self._pump()
+
+    def _refuse(self, error: ProtocolError) -> None:
+        """Answer what is not HTTP/1.1 as we accept it, and close."""
+        listener = self._listener
+        listener.stats.downstream_cx_protocol_error += 1
+        self._keep_alive = self._request_ended = False
+        self._queue.clear()
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.refuse(LocalReply(error.status, error.body, ResponseFlag.DOWNSTREAM_PROTOCOL_ERROR, error.details))
+            return
+        head = ResponseHead(error.status, [], 0)
+        if error.body:
+            head.content_length = len(error.body)
+            head.end_stream = False
+            head.headers = [(b"content-length", b"%d" % len(error.body)), (b"content-type", b"text/plain")]
+        self._head_request = False
+        self.encode_headers(head)
+        if error.body:
+            self.encode_data(error.body)
+            self.encode_end([])
+
+    # The connection
+
+    def _close(self, *, read_to_end: bool) -> None:
+        """Close behind what was written; gently if the client may still be sending."""
+        self._closing = True
+        if read_to_end:
+            self._transport.close()
+            return
+        self._enable_read(self._read_disabled)
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._listener.router.deadlines.set(self.abort, DELAYED_CLOSE_MS)
+
+    def _disable_read(self, reason: int) -> None:
+        if not self._read_disabled:
+            self._transport.pause_reading()
+        self._read_disabled |= reason
+
+    def _enable_read(self, reasons: int) -> None:
+        if self._read_disabled:
+            self._read_disabled &= ~reasons
+            if not self._read_disabled:
+                self._transport.resume_reading()

@@ -1,0 +1,67 @@
+"""Counters of the listeners' clients, with the names of Envoy's connection manager."""
+
+from collections.abc import Iterator
+
+import attrs
+
+from proxy.stats import Metric, MetricKind
+
+STAT_PREFIX = "outbound"
+
+_GAUGES = frozenset({"downstream_cx_active", "downstream_rq_active"})
+_CLASSES = (1, 2, 3, 4, 5)
+
+
+@attrs.define
+class HttpStats:
+    """One sidecar's clients; `responses` counts replies by status class."""
+
+    downstream_cx_active: int = 0
+    downstream_cx_destroy_active_rq: int = 0
+    downstream_cx_protocol_error: int = 0
+    downstream_cx_rx_bytes_total: int = 0
+    downstream_cx_total: int = 0
+    downstream_cx_tx_bytes_total: int = 0
+    downstream_flow_control_paused_reading_total: int = 0
+    downstream_flow_control_resumed_reading_total: int = 0
+    downstream_rq_active: int = 0
+    downstream_rq_http1_total: int = 0
+    downstream_rq_response_before_rq_complete: int = 0
+    downstream_rq_rx_reset: int = 0
+    downstream_rq_total: int = 0
+    downstream_rq_ws_on_non_ws_route: int = 0
+
+    responses: dict[int, int] = attrs.field(factory=lambda: dict.fromkeys(_CLASSES, 0))
+
+    def reset_counters(self) -> None:
+        """Set every counter to 0; gauges stay."""
+        for name in _NAMES:
+            if name not in _GAUGES:
+                setattr(self, name, 0)
+        self.responses = dict.fromkeys(_CLASSES, 0)
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        tags = (("envoy.http_conn_manager_prefix", STAT_PREFIX),)
+        for name in _NAMES:
+            kind = MetricKind.GAUGE if name in _GAUGES else MetricKind.COUNTER
+            yield Metric(f"http.{STAT_PREFIX}.{name}", getattr(self, name), kind, f"http.{name}", tags)
+        completed = "downstream_rq_completed"
+        yield Metric(
+            f"http.{STAT_PREFIX}.{completed}",
+            sum(self.responses.values()),
+            MetricKind.COUNTER,
+            f"http.{completed}",
+            tags,
+        )
+        for status_class, count in self.responses.items():
+            yield Metric(
+                f"http.{STAT_PREFIX}.downstream_rq_{status_class}xx",
+                count,
+                MetricKind.COUNTER,
+                "http.downstream_rq_xx",
+                (("envoy.response_code_class", str(status_class)), *tags),
+            )
+
+
+_NAMES = tuple(field.name for field in attrs.fields(HttpStats) if field.type is int)

@@ -1,0 +1,29 @@
+"""Why a request ended as it did, in the words of Envoy's access log."""
+
+import enum
+
+
+class ResponseFlag(enum.Enum):
+    """Envoy's `%RESPONSE_FLAGS%`, in the order in which it prints several."""
+
+    NO_HEALTHY_UPSTREAM = "UH"
+    UPSTREAM_CONNECTION_FAILURE = "UF"
+    UPSTREAM_OVERFLOW = "UO"
+    NO_ROUTE_FOUND = "NR"
+    UPSTREAM_RETRY_LIMIT_EXCEEDED = "URX"
+    NO_CLUSTER_FOUND = "NC"
+    UPSTREAM_REQUEST_TIMEOUT = "UT"
+    UPSTREAM_CONNECTION_TERMINATION = "UC"
+    UPSTREAM_REMOTE_RESET = "UR"
+    UPSTREAM_PROTOCOL_ERROR = "UPE"
+    DOWNSTREAM_CONNECTION_TERMINATION = "DC"
+    DOWNSTREAM_PROTOCOL_ERROR = "DPE"
+    DELAY_INJECTED = "DI"
+    FAULT_INJECTED = "FI"
+    STREAM_IDLE_TIMEOUT = "SI"
+    OVERLOAD_MANAGER = "OM"
+
+
+def flags_text(flags: "frozenset[ResponseFlag] | set[ResponseFlag] | tuple[ResponseFlag, ...]") -> str:
+    """Return the flags joined by commas, `-` when there are none."""
+    return ",".join(flag.value for flag in ResponseFlag if flag in flags) or "-"

@@ -1,0 +1,61 @@
+"""Replies that the router makes itself: status, body, response flag and details, as Envoy 1.40 sends them."""
+
+import attrs
+
+from proxy.response_flags import ResponseFlag
+from proxy.upstream.stream import ResetReason
+
+_DISCONNECT = "upstream connect error or disconnect/reset before headers. reset reason: "
+_RETRIED_DISCONNECT = "upstream connect error or disconnect/reset before headers. retried and the latest reset reason: "
+
+
+@attrs.frozen
+class LocalReply:
+    """One reply; `body` is plain text, may be empty. `overloaded` adds `x-envoy-overloaded: true`."""
+
+    status: int
+    body: bytes
+    flag: ResponseFlag | None
+    details: str
+    overloaded: bool = False
+
+
+NO_ROUTE = LocalReply(404, b"", ResponseFlag.NO_ROUTE_FOUND, "route_not_found")
+NO_CLUSTER = LocalReply(503, b"", ResponseFlag.NO_CLUSTER_FOUND, "cluster_not_found")
+NO_HEALTHY_UPSTREAM = LocalReply(503, b"no healthy upstream", ResponseFlag.NO_HEALTHY_UPSTREAM, "no_healthy_upstream")
+ROUTE_TIMEOUT = LocalReply(504, b"upstream request timeout", ResponseFlag.UPSTREAM_REQUEST_TIMEOUT, "response_timeout")
+UPGRADE_REFUSED = LocalReply(403, b"", None, "upgrade_failed")
+
+RESET_FLAGS = {
+    ResetReason.CONNECTION_FAILURE: ResponseFlag.UPSTREAM_CONNECTION_FAILURE,
+    ResetReason.CONNECTION_TIMEOUT: ResponseFlag.UPSTREAM_CONNECTION_FAILURE,
+    ResetReason.CONNECTION_TERMINATION: ResponseFlag.UPSTREAM_CONNECTION_TERMINATION,
+    ResetReason.PROTOCOL_ERROR: ResponseFlag.UPSTREAM_PROTOCOL_ERROR,
+    ResetReason.OVERFLOW: ResponseFlag.UPSTREAM_OVERFLOW,
+}
+
+
+def upstream_reset(reason: ResetReason, *, retried: bool = False, transport_failure: str = "") -> LocalReply:
+    """Return the reply to a request whose last attempt was reset before response headers.
+
+    Args:
+        reason: Why.
+        retried: Whether an earlier attempt was made.
+        transport_failure: What the operating system said; it goes into the details only, as in Envoy 1.40.
+    """
+    prefix = _RETRIED_DISCONNECT if retried else _DISCONNECT
+    return LocalReply(
+        502 if reason is ResetReason.PROTOCOL_ERROR else 503,
+        (prefix + reason.value).encode(),
+        RESET_FLAGS[reason],
+        reset_details("upstream_reset_before_response_started", reason, transport_failure),
+        overloaded=reason is ResetReason.OVERFLOW,
+    )
+
+
+def reset_details(event: str, reason: ResetReason, transport_failure: str = "") -> str:
+    """Return Envoy's response code details of a reset: `event{reason|transport failure}`, blanks as underscores."""
+    text = reason.value
+    if reason is ResetReason.CONNECTION_FAILURE and transport_failure:
+        text += f"|delayed_connect_error: {transport_failure}"
+    return f"{event}{{{text}}}".replace(" ", "_")

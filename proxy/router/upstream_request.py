@@ -1,0 +1,122 @@
+"""One attempt of a request on one host.
+
+Waits for a stream, sends what the exchange has, hears the response and charges the host for what happened: its
+counters and its outlier monitor. Whether the client sees it is the exchange's to decide. Ports `UpstreamRequest` and
+the reporting of `Filter` (Envoy, source/common/router/{upstream_request,router}.cc).
+"""
+
+from typing import TYPE_CHECKING
+
+from outlier import Result
+from proxy.cluster.cluster import Cluster
+from proxy.codec.headers import HeaderList
+from proxy.codec.http1_response import ResponseHead
+from proxy.upstream.host import Host
+from proxy.upstream.stream import RequestEncoder, ResetReason
+
+if TYPE_CHECKING:
+    from proxy.router.exchange import Exchange
+
+# Enum members cost a lookup through the class each; these are read on every request.
+_CONNECT_SUCCESS = Result.LOCAL_ORIGIN_CONNECT_SUCCESS
+_CONNECT_FAILED = Result.LOCAL_ORIGIN_CONNECT_FAILED
+_TIMEOUT = Result.LOCAL_ORIGIN_TIMEOUT
+
+
+class UpstreamRequest:
+    """A `PoolClient` for one exchange; `encoder` is set while a stream is held."""
+
+    __slots__ = ("_cluster", "_exchange", "_waiting", "encoder", "host")
+
+    def __init__(self, exchange: "Exchange", cluster: Cluster, host: Host) -> None:
+        self._exchange = exchange
+        self._cluster = cluster
+        self._waiting = True
+        self.host = host
+        self.encoder: RequestEncoder | None = None
+
+    def start(self) -> None:
+        """Ask the host's pool for a stream."""
+        pool = self.host.pool
+        assert pool is not None, "a host that can be chosen has a pool"
+        pool.new_stream(self)
+
+    def cancel(self) -> None:
+        """Give the attempt up; nobody is charged."""
+        if self.encoder is not None:
+            encoder, self.encoder = self.encoder, None
+            encoder.reset()
+        elif self._waiting:
+            self._waiting = False
+            pool = self.host.pool
+            assert pool is not None
+            pool.cancel(self)
+
+    def time_out(self) -> None:
+        """Give the attempt up because its time is over; the host is charged if it had the request."""
+        if self.encoder is not None:
+            self.host.rq_timeout += 1
+            self.host.monitor.put_result(_TIMEOUT, 504)
+        self.cancel()
+
+    # PoolClient
+
+    def on_pool_ready(self, encoder: RequestEncoder) -> None:
+        """Send the request."""
+        self._waiting = False
+        self.encoder = encoder
+        self.host.monitor.put_result(_CONNECT_SUCCESS)
+        self._exchange.on_upstream_ready(encoder)
+
+    def on_pool_failure(self, reason: ResetReason, detail: str) -> None:
+        """No stream; an overflow of our own limits is not the host's fault."""
+        self._waiting = False
+        if reason is not ResetReason.OVERFLOW:
+            self._charge_reset()
+        self._exchange.on_upstream_reset(reason, detail)
+
+    # ResponseDecoder
+
+    def on_response_headers(self, head: ResponseHead) -> None:
+        """Charge the host by the status and pass the head on."""
+        status = head.status
+        if status < 200 and status != 101:
+            self._exchange.on_upstream_interim(head)
+            return
+        host = self.host
+        if status < 500:
+            host.rq_success += 1
+        else:
+            host.rq_error += 1
+        self._cluster.report_response(host.monitor, head)
+        if head.end_stream:
+            self.encoder = None
+        self._exchange.on_upstream_headers(head)
+
+    def on_response_data(self, data: bytes) -> None:
+        """Pass a piece of body on."""
+        self._exchange.encoder.encode_data(data)
+
+    def on_response_read_end(self) -> None:
+        """Let the client have what has arrived."""
+        self._exchange.encoder.flush()
+
+    def on_response_end(self, trailers: HeaderList) -> None:
+        """The host has done its part."""
+        self.encoder = None
+        self._exchange.on_upstream_end(trailers)
+
+    def on_response_reset(self, reason: ResetReason, detail: str) -> None:
+        """Charge the host, after a reported status as well: Envoy counts both."""
+        self.encoder = None
+        self._charge_reset()
+        self._exchange.on_upstream_reset(reason, detail)
+
+    def on_request_writable(self, *, writable: bool) -> None:
+        """Stop or go on reading the client's body."""
+        self._exchange.on_upstream_writable(writable=writable)
+
+    def _charge_reset(self) -> None:
+        host = self.host
+        host.rq_error += 1
+        host.monitor.put_result(_CONNECT_FAILED)

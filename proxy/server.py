@@ -1,0 +1,272 @@
+"""The sidecar: puts the parts together, starts them in order, and takes them down again.
+
+Configuration comes in through the pipeline; clusters and routes are swapped in one step; listeners and admin open
+once the first configuration is in force, so that nobody is answered from an empty one.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+from collections.abc import Iterator
+from functools import partial
+
+import structlog
+from aiohttp import web
+
+from outlier import Runtime, TimeSource
+from proxy.admin.application import create_admin
+from proxy.admin.context import AdminContext, ListenerStatus, ServerState
+from proxy.cluster.cluster import Environment
+from proxy.cluster.cluster_manager import ClusterManager
+from proxy.cluster.time_source import LoopTime
+from proxy.config.address import Address
+from proxy.config.bootstrap import Bootstrap
+from proxy.config.snapshot import EMPTY_SNAPSHOT, ConfigSnapshot
+from proxy.deadlines import Deadlines
+from proxy.errors import ListenError
+from proxy.http.access_log import AccessLog
+from proxy.http.listener import Listener, Routes
+from proxy.http.stats import STAT_PREFIX, HttpStats
+from proxy.log_file import LogFile, LogFileError
+from proxy.outlier_events import OutlierEvents
+from proxy.push.file_source import FileSource
+from proxy.push.pipeline import ConfigPipeline
+from proxy.router.exchange import Router
+from proxy.router.route_table import RouteTable
+from proxy.stats import Metric, MetricKind, StatsStore
+from proxy.version import version
+
+log = structlog.get_logger()
+
+_OUTBOUND = "outbound"  # name of the listener whose requests choose their service
+
+
+class SystemRandom:
+    """Chance from the interpreter's generator: fast, seeded by the system, not secret."""
+
+    def random(self) -> int:
+        """Return 64 random bits."""
+        return random.getrandbits(64)
+
+
+class Server:
+    """One sidecar.
+
+    Args:
+        bootstrap: Its options.
+        time_source: Clock of detectors and balancers; None takes the event loop's.
+
+    Use from inside a running event loop: `start`, then `drain` or `close`.
+    """
+
+    def __init__(self, bootstrap: Bootstrap, *, time_source: TimeSource | None = None) -> None:
+        self.bootstrap = bootstrap
+        self.state = ServerState.PRE_INITIALIZING
+        self.snapshot: ConfigSnapshot = EMPTY_SNAPSHOT
+        self.stats_store = StatsStore()
+        self.runtime = Runtime()
+        self.quit_requested = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._time_source = time_source or LoopTime(self._loop)
+        self._started_ms = self._time_source.monotonic_ms()
+        self._health_failed = False
+        self._deadlines = Deadlines(self._loop)
+        self._random = SystemRandom()
+        self._event_log = LogFile(bootstrap.event_log) if bootstrap.event_log is not None else None
+        self._access_log = LogFile(bootstrap.access_log) if bootstrap.access_log is not None else None
+        self.cluster_manager = ClusterManager(
+            Environment(
+                loop=self._loop,
+                deadlines=self._deadlines,
+                time_source=self._time_source,
+                random=self._random,
+                release=bootstrap.envoy_release,
+                runtime=self.runtime,
+                on_event=OutlierEvents(self._event_log),
+            ),
+            self.stats_store,
+        )
+        self.pipeline = ConfigPipeline(
+            bootstrap.node,
+            bootstrap.istio_release,
+            self.apply,
+        )
+        self.http_stats = HttpStats()
+        self._router = Router(self.cluster_manager.clusters, deadlines=self._deadlines, loop=self._loop)
+        self._routes = Routes()
+        self._listeners = self._make_listeners()
+        self._admin: web.AppRunner | None = None
+        self._admin_address = bootstrap.admin
+        self._file_source: FileSource | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self.stats_store.register(self._metrics)
+
+    # Configuration
+
+    def apply(self, snapshot: ConfigSnapshot) -> None:
+        """Run `snapshot` from the next request on; requests under way finish as they began."""
+        self.snapshot = snapshot
+        self.cluster_manager.apply(snapshot.clusters)
+        self._routes.table = RouteTable(snapshot.routes)
+
+    # Life
+
+    async def start(self) -> None:
+        """Load the configuration, then listen.
+
+        Raises:
+            ProxyError: An address cannot be listened on, or a file of the configuration is missing or wrong.
+        """
+        self.state = ServerState.INITIALIZING
+        paths = [str(path) for path in self.bootstrap.config_paths]
+        paths += [source.target for source in self.bootstrap.sources]
+        if paths:
+            self._file_source = FileSource(paths, self.pipeline)
+            self._file_source.load()
+            self._watching = self._loop.create_task(self._file_source.watch())
+        try:
+            for listener in self._listeners.values():
+                await listener.start()
+            await self._start_admin()
+        except ListenError:
+            await self.close()
+            raise
+        self.state = ServerState.LIVE
+        log.info("server.started", version=version(), **self.ready_line())
+
+    async def drain(self) -> None:
+        """Let clients go with their next response, wait at most the drain time for them, then close."""
+        self.state = ServerState.DRAINING
+        log.info("server.draining", drain_time_ms=self.bootstrap.drain_time_ms)
+        for listener in self._listeners.values():
+            listener.stop_accepting()
+            listener.drain()
+        drained = asyncio.gather(*(listener.wait_empty() for listener in self._listeners.values()))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(drained, self.bootstrap.drain_time_ms / 1000)
+        await self.close()
+        log.info("server.stopped")
+
+    async def close(self) -> None:
+        """Stop at once."""
+        if self._watching is not None:
+            self._watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watching
+            self._watching = None
+        for listener in self._listeners.values():
+            listener.close()
+        self.cluster_manager.close()
+        self._deadlines.close()
+        if self._admin is not None:
+            await self._admin.cleanup()
+            self._admin = None
+        for file in (self._event_log, self._access_log):
+            if file is not None:
+                file.close()
+
+    def ready_line(self) -> dict[str, object]:
+        """Return where the sidecar listens, for the first line of its output."""
+        services = {
+            service.service: str(self._listeners[service.service].address) for service in self.bootstrap.services
+        }
+        return {
+            "listen": str(self._listeners[_OUTBOUND].address),
+            "admin": str(self._admin_address),
+            "services": services,
+            "pid": os.getpid(),
+        }
+
+    def reopen_logs(self) -> None:
+        """Open the log files again by name: somebody has renamed them."""
+        for file in (self._event_log, self._access_log):
+            if file is not None:
+                try:
+                    file.reopen()
+                except LogFileError as exc:
+                    log.warning("server.log_not_reopened", error=str(exc))
+
+    # Own
+
+    def _make_listeners(self) -> dict[str, Listener]:
+        on_exchange_end = AccessLog(self._access_log, self._time_source) if self._access_log is not None else None
+        make = partial(
+            Listener,
+            router=self._router,
+            routes=self._routes,
+            stats=self.http_stats,
+            random=self._random,
+            on_exchange_end=on_exchange_end,
+        )
+        listeners = {_OUTBOUND: make(self.bootstrap.listen)}
+        for service in self.bootstrap.services:
+            listeners[service.service] = make(service.address, service=(service.host, service.port))
+        return listeners
+
+    async def _start_admin(self) -> None:
+        context = AdminContext(
+            bootstrap=self.bootstrap,
+            cluster_manager=self.cluster_manager,
+            stats_store=self.stats_store,
+            snapshot=lambda: self.snapshot,
+            state=self._shown_state,
+            listeners=self._listener_statuses,
+            runtime=self.runtime,
+            time_source=self._time_source,
+            started_ms=self._started_ms,
+            version=version(),
+            quit=self.quit_requested.set,
+            drain_listeners=self._drain_listeners,
+            fail_health=self._fail_health,
+            reset_counters=self._reset_counters,
+            reopen_logs=self.reopen_logs,
+        )
+        runner = web.AppRunner(create_admin(context), access_log=None, handle_signals=False)
+        await runner.setup()
+        self._admin = runner
+        address = self.bootstrap.admin
+        site = web.UnixSite(runner, address.path) if address.path else web.TCPSite(runner, address.host, address.port)
+        try:
+            await site.start()
+        except OSError as exc:
+            raise ListenError(str(address), exc.strerror or str(exc)) from exc
+        if not address.path:
+            self._admin_address = Address(address.host, runner.addresses[0][1])
+
+    def _shown_state(self) -> ServerState:
+        return ServerState.DRAINING if self._health_failed and self.state is ServerState.LIVE else self.state
+
+    def _listener_statuses(self) -> list[ListenerStatus]:
+        return [ListenerStatus(name, listener.address) for name, listener in self._listeners.items()]
+
+    def _drain_listeners(self) -> None:
+        for listener in self._listeners.values():
+            listener.stop_accepting()
+            listener.drain()
+
+    def _fail_health(self, failed: bool) -> None:
+        self._health_failed = failed
+
+    def _reset_counters(self) -> None:
+        self.http_stats.reset_counters()
+        for cluster in self.cluster_manager.clusters.values():
+            cluster.reset_counters()
+
+    def _metrics(self) -> Iterator[Metric]:
+        yield from self.http_stats.metrics()
+        for name, value in (("no_route", self._router.no_route), ("no_cluster", self._router.no_cluster)):
+            yield Metric(
+                f"http.{STAT_PREFIX}.{name}",
+                value,
+                MetricKind.COUNTER,
+                f"http.{name}",
+                (("envoy.http_conn_manager_prefix", STAT_PREFIX),),
+            )
+        uptime_s = (self._time_source.monotonic_ms() - self._started_ms) // 1000
+        for name, value in (
+            ("server.live", int(self._shown_state() is ServerState.LIVE)),
+            ("server.uptime", uptime_s),
+            ("server.total_connections", self.http_stats.downstream_cx_active),
+        ):
+            yield Metric(name, value, MetricKind.GAUGE, name)

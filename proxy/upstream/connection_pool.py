@@ -1,0 +1,264 @@
+"""The connections to one host: idle ones, busy ones, and requests that wait for one.
+
+A waiting request gets the first connection that is free, new or returned. The pool opens connections, times their
+connecting, and closes them; it does not choose hosts and charges nobody. Ports Envoy's `Http1::ConnPoolImpl` on
+`ConnPoolImplBase`.
+"""
+
+import asyncio
+from collections import deque
+
+from proxy.config.cluster_config import ClusterConfig
+from proxy.deadlines import Deadlines
+from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.host import Host
+from proxy.upstream.resource_manager import ResourceManager
+from proxy.upstream.stats import ClusterStats
+from proxy.upstream.stream import PoolClient, ResetReason
+
+_UNIX = "unix://"
+
+
+class ConnectAttempt:
+    """One connection being opened."""
+
+    __slots__ = ("_pool", "started", "task", "timeout_ms")
+
+    def __init__(self, pool: "ConnectionPool") -> None:
+        self._pool = pool
+        self.started = pool.loop.time()
+        self.timeout_ms = pool.config.connect_timeout_ms
+        self.task = pool.loop.create_task(pool.open(self))
+
+    def on_timeout(self) -> None:
+        """Give up."""
+        self._pool.on_connect_timeout(self)
+
+
+class ConnectionPool:
+    """All connections of one host.
+
+    `config` is the cluster's; a new one may be set at any time and holds for what happens from then on.
+    """
+
+    __slots__ = (
+        "_attempts",
+        "_connections",
+        "_deadlines",
+        "_idle",
+        "_pending",
+        "_resources",
+        "_sweep_timeout_ms",
+        "config",
+        "host",
+        "loop",
+        "stats",
+    )
+
+    def __init__(
+        self,
+        host: Host,
+        config: ClusterConfig,
+        *,
+        resources: ResourceManager,
+        stats: ClusterStats,
+        deadlines: Deadlines,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.host = host
+        self.config = config
+        self.loop = loop
+        self.stats = stats
+        self._resources = resources
+        self._deadlines = deadlines
+        self._connections: set[UpstreamConnection] = set()
+        self._idle: list[UpstreamConnection] = []  # the one used last is at the end and is used next
+        self._pending: deque[PoolClient] = deque()
+        self._attempts: set[ConnectAttempt] = set()
+        self._sweep_timeout_ms = 0  # the idle timeout that a sweep is set with; 0 when none is
+
+    def new_stream(self, client: PoolClient) -> None:
+        """Give `client` a stream: at once, later, or never; it hears which."""
+        if self._idle:
+            self._assign(self._idle.pop(), client)
+            return
+        if not self._resources.can_wait():
+            self.stats.upstream_rq_pending_overflow += 1
+            client.on_pool_failure(ResetReason.OVERFLOW, "")
+            return
+        self.stats.upstream_rq_pending_total += 1
+        self._count_pending(1)
+        self._pending.append(client)
+        self._connect_if_needed()
+
+    def cancel(self, client: PoolClient) -> None:
+        """Take a waiting client out; the connection it waited for is still opened, for the next one."""
+        self._pending.remove(client)
+        self._count_pending(-1)
+        self.stats.upstream_rq_cancelled += 1
+
+    def drain(self) -> None:
+        """Close idle connections now and busy ones when their request is done."""
+        for connection in self._connections:
+            connection.draining = True
+        for connection in tuple(self._idle):
+            connection.close()
+
+    def close(self) -> None:
+        """Close everything at once; requests in flight are reset."""
+        for attempt in tuple(self._attempts):
+            attempt.task.cancel()
+            self._end_attempt(attempt)
+            self._count_connection(-1)
+        self.drain()
+        for connection in tuple(self._connections):
+            connection.terminate()
+
+    # Called by connections
+
+    def on_connected(self, connection: UpstreamConnection, attempt: ConnectAttempt) -> None:
+        """A connection is open."""
+        self._end_attempt(attempt)
+        self.stats.connect_time_ms.record(round((self.loop.time() - attempt.started) * 1000))
+        self._connections.add(connection)
+        self.on_connection_free(connection)
+
+    def on_connection_free(self, connection: UpstreamConnection) -> None:
+        """A connection can carry a request: the oldest waiting one, or one to come."""
+        if self._pending:
+            client = self._pending.popleft()
+            self._count_pending(-1)
+            self._assign(connection, client)
+            return
+        timeout_ms = self.config.idle_timeout_ms
+        if timeout_ms:
+            connection.idle_since = self.loop.time()
+            if not self._sweep_timeout_ms:
+                self._sweep_timeout_ms = timeout_ms
+                self._deadlines.set(self._sweep_idle, timeout_ms)
+        self._idle.append(connection)
+
+    def on_request_done(self) -> None:
+        """A request has left its connection, one way or the other."""
+        self._resources.requests -= 1
+        self.host.rq_active -= 1
+        self.stats.upstream_rq_active -= 1
+
+    def on_connection_closed(self, connection: UpstreamConnection, *, remote: bool, busy: bool) -> None:
+        """A connection is gone; `busy` says that a request was on it."""
+        self._connections.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._count_connection(-1)
+        stats = self.stats
+        stats.upstream_cx_destroy += 1
+        if remote:
+            stats.upstream_cx_destroy_remote += 1
+        else:
+            stats.upstream_cx_destroy_local += 1
+        if busy:
+            stats.upstream_cx_destroy_with_active_rq += 1
+            if remote:
+                stats.upstream_cx_destroy_remote_with_active_rq += 1
+            else:
+                stats.upstream_cx_destroy_local_with_active_rq += 1
+        self._connect_if_needed()
+
+    # Connecting
+
+    async def open(self, attempt: ConnectAttempt) -> None:
+        """Open one connection; it, or the failure, is reported to the pool."""
+        address = self.host.address
+
+        def connection() -> UpstreamConnection:
+            return UpstreamConnection(self, attempt)
+
+        try:
+            if address.startswith(_UNIX):
+                await self.loop.create_unix_connection(connection, address.removeprefix(_UNIX))
+            else:
+                ip, _, port = address.rpartition(":")
+                await self.loop.create_connection(connection, ip.strip("[]"), int(port))
+        except OSError as error:
+            self._fail_attempt(attempt, ResetReason.CONNECTION_FAILURE, error.strerror or str(error))
+
+    def on_connect_timeout(self, attempt: ConnectAttempt) -> None:
+        """The host did not answer in time."""
+        if attempt in self._attempts:
+            attempt.task.cancel()
+            self.stats.upstream_cx_connect_timeout += 1
+            self._fail_attempt(attempt, ResetReason.CONNECTION_TIMEOUT, f"no answer in {attempt.timeout_ms} ms")
+
+    def _connect_if_needed(self) -> None:
+        """Open connections for waiting requests, as far as the breaker allows; one per host always."""
+        while len(self._pending) > len(self._attempts):
+            if not self._resources.can_connect():
+                self.stats.upstream_cx_overflow += 1
+                if self._connections or self._attempts:
+                    return
+            stats = self.stats
+            stats.upstream_cx_total += 1
+            stats.upstream_cx_http1_total += 1
+            self.host.cx_total += 1
+            self._count_connection(1)
+            attempt = ConnectAttempt(self)
+            self._attempts.add(attempt)
+            self._deadlines.set(attempt.on_timeout, attempt.timeout_ms)
+
+    def _end_attempt(self, attempt: ConnectAttempt) -> None:
+        self._attempts.discard(attempt)
+        self._deadlines.clear(attempt.on_timeout, attempt.timeout_ms)
+
+    def _fail_attempt(self, attempt: ConnectAttempt, reason: ResetReason, detail: str) -> None:
+        """Fail every waiting request: a retry of one may put it back, and must not be failed with the rest."""
+        self._end_attempt(attempt)
+        self._count_connection(-1)
+        self.stats.upstream_cx_connect_fail += 1
+        self.host.cx_connect_fail += 1
+        clients, self._pending = self._pending, deque()
+        self._count_pending(-len(clients))
+        self.stats.upstream_rq_pending_failure_eject += len(clients)
+        for client in clients:
+            client.on_pool_failure(reason, detail)
+
+    def _assign(self, connection: UpstreamConnection, client: PoolClient) -> None:
+        resources = self._resources
+        if resources.requests >= resources.limits.max_requests:
+            self.stats.upstream_rq_active_overflow += 1
+            self._idle.append(connection)
+            client.on_pool_failure(ResetReason.OVERFLOW, "")
+            return
+        resources.requests += 1
+        host = self.host
+        host.rq_active += 1
+        host.rq_total += 1
+        stats = self.stats
+        stats.upstream_rq_active += 1
+        stats.upstream_rq_total += 1
+        connection.attach(client)
+        client.on_pool_ready(connection)
+
+    def _sweep_idle(self) -> None:
+        """Close connections that were idle too long; set the next sweep for the one that is due first."""
+        self._sweep_timeout_ms = 0
+        timeout_ms = self.config.idle_timeout_ms
+        if not timeout_ms:
+            return
+        oldest_allowed = self.loop.time() - timeout_ms / 1000 + 0.001
+        for connection in [c for c in self._idle if c.idle_since <= oldest_allowed]:
+            self.stats.upstream_cx_idle_timeout += 1
+            connection.close()
+        if self._idle:
+            left_ms = round((self._idle[0].idle_since - oldest_allowed) * 1000)
+            self._sweep_timeout_ms = max(1, left_ms)
+            self._deadlines.set(self._sweep_idle, self._sweep_timeout_ms)
+
+    def _count_pending(self, change: int) -> None:
+        self._resources.pending_requests += change
+        self.stats.upstream_rq_pending_active += change
+        self.host.rq_pending_active += change
+
+    def _count_connection(self, change: int) -> None:
+        self._resources.connections += change
+        self.stats.upstream_cx_active += change
+        self.host.cx_active += change
