@@ -4,7 +4,7 @@ import pytest
 
 from outlier.sources import ListedRandom
 from proxy.config.cluster_config import HealthStatus, LbPolicy
-from tests.proxy.load_balancer.conftest import make_host
+from tests.proxy.load_balancer.cluster import make_host
 
 
 def test_equal_weights_take_turns_from_the_seed(cluster):
@@ -88,7 +88,7 @@ def test_new_host_joins_and_old_one_leaves(cluster):
 @pytest.mark.parametrize("policy", [LbPolicy.ROUND_ROBIN, LbPolicy.LEAST_REQUEST, LbPolicy.RANDOM])
 def test_degraded_hosts_serve_what_healthy_ones_cannot(cluster, policy):
     """One of five healthy: 28 % of traffic, the degraded ones get the other 72 %."""
-    hosts = [make_host(0), *(make_host(number, health=HealthStatus.DEGRADED) for number in range(1, 5))]
+    hosts = [make_host(0), *(make_host(number, health_status=HealthStatus.DEGRADED) for number in range(1, 5))]
 
     counts = cluster(policy, hosts=hosts).counts(2000)
 
