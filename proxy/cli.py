@@ -1,0 +1,86 @@
+"""The command `outlier`: which commands there are, and what their failures look like.
+
+Each command is a module with `add_parser(subparsers)` and `run(args) -> int`. Exit codes: 0 success, 1 a finding, 2 bad
+usage or unreadable input; an error is one line on stderr.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import NoReturn
+
+from outlier import OutlierError
+from proxy import demo, run_command
+from proxy.errors import ProxyError
+from proxy.logs import LogFormat, LogLevel, configure_logs
+from proxy.version import version
+
+BAD_USAGE = 2
+_EXIT_CODES = "exit codes: 0 success; 1 a finding; 2 bad usage or unreadable input"
+INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
+
+COMMANDS: Mapping[str, ModuleType] = {
+    "run": run_command,
+    "demo": demo,
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports bad usage in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_USAGE, f"{self.prog}: {message}\n")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = _Parser(
+        prog="outlier",
+        description="A local HTTP sidecar that ejects misbehaving upstream hosts exactly as Envoy does under Istio.",
+        epilog="example: outlier run --config rules/",
+    )
+    parser.add_argument("--version", action="version", version=f"outlier {version()}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS.values():
+        command.add_parser(subparsers)
+    for name, command_parser in subparsers.choices.items():
+        if COMMANDS[name] is not run_command:  # its log options are options of the bootstrap
+            _add_log_options(command_parser)
+        command_parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        command_parser.epilog = f"{command_parser.epilog}\n{_EXIT_CODES}"
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    Args:
+        argv: The arguments after the program's name; None takes those of the process.
+    """
+    args = make_parser().parse_args(argv)
+    command = COMMANDS[args.command]
+    if command is not run_command:
+        configure_logs(LogFormat(args.log_format), LogLevel(args.log_level))
+    try:
+        return int(command.run(args))
+    except (OutlierError, ProxyError) as exc:
+        print(exc, file=sys.stderr)  # noqa: T201 - the one line an error is
+        return BAD_USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _add_log_options(parser: argparse.ArgumentParser) -> None:
+    formats, levels = [known.value for known in LogFormat], [known.value for known in LogLevel]
+    parser.add_argument(
+        "--log-format", choices=formats, default=LogFormat.CONSOLE.value, help="how log lines on stderr look"
+    )
+    # These commands print their results; a log line is for what the results do not say.
+    parser.add_argument(
+        "--log-level", choices=levels, default=LogLevel.ERROR.value, help="least severe log line, default error"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

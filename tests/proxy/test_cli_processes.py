@@ -1,0 +1,143 @@
+"""`outlier run` and `outlier demo` as processes: the ready line, signals, ports, exit codes."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from proxy.demo_script import SERVICE, rules
+from proxy.testing import FaultyUpstream
+
+pytestmark = pytest.mark.slow
+
+
+@asynccontextmanager
+async def outlier(*argv: str):
+    """The command as a child process; killed at the end if it still runs."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "proxy.cli",
+        *argv,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def ready(process) -> dict:
+    line = await process.stdout.readline()
+    return json.loads(line) if line else pytest.fail((await process.stderr.read()).decode())
+
+
+@pytest.fixture
+async def upstream():
+    async with FaultyUpstream(body="hello") as started:
+        yield started
+
+
+@pytest.fixture
+def run_argv(tmp_path, upstream):
+    config = tmp_path / "shop.yaml"
+    config.write_text(rules([upstream.port]))
+    return ["run", "--config", str(config), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+async def test_run_says_where_it_listens_serves_and_ends_with_0(run_argv, upstream, loop):
+    pytest.importorskip(loop)
+    async with (
+        outlier(*run_argv, "--loop", loop, "--service", f"{SERVICE}:80=127.0.0.1:0") as process,
+        aiohttp.ClientSession() as session,
+    ):
+        line = await ready(process)
+        assert line["pid"] == process.pid
+        async with session.get(f"http://{line['listen']}/", headers={"Host": SERVICE}) as response:
+            assert (response.status, await response.text()) == (200, "hello")
+        async with session.get(f"http://{line['services'][f'{SERVICE}:80']}/") as response:
+            assert (response.status, await response.text()) == (200, "hello")
+        async with session.get(f"http://{line['admin']}/ready") as response:
+            assert await response.text() == "LIVE\n"
+        process.send_signal(signal.SIGTERM)
+
+        assert await process.wait() == 0
+
+
+async def test_second_signal_ends_a_draining_sidecar_at_once(run_argv, upstream):
+    upstream.set(fault="hang")
+    async with outlier(*run_argv, "--drain-time", "60", "--log-format", "json") as process:
+        line = await ready(process)
+        _, writer = await asyncio.open_connection(*line["listen"].split(":"))
+        writer.write(f"GET / HTTP/1.1\r\nHost: {SERVICE}\r\n\r\n".encode())
+        await upstream.wait_requests(1)
+        process.send_signal(signal.SIGINT)
+        while json.loads(await process.stderr.readline())["event"] != "server.draining":
+            pass
+        process.send_signal(signal.SIGINT)
+
+        assert await process.wait() == 128 + signal.SIGINT
+        writer.close()
+
+
+async def test_quitquitquit_ends_with_0(run_argv):
+    async with outlier(*run_argv) as process, aiohttp.ClientSession() as session:
+        line = await ready(process)
+        async with session.post(f"http://{line['admin']}/quitquitquit") as response:
+            assert await response.text() == "OK\n"
+
+        assert await process.wait() == 0
+
+
+async def test_hangup_reopens_the_event_log(run_argv, upstream, tmp_path):
+    upstream.set(status=503)
+    log, renamed = tmp_path / "events.log", tmp_path / "events.log.1"
+    async with outlier(*run_argv, "--event-log", str(log)) as process, aiohttp.ClientSession() as session:
+        line = await ready(process)
+        log.rename(renamed)
+        process.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(5):
+            while not log.exists():  # noqa: ASYNC110 - the file system tells nobody
+                await asyncio.sleep(0.01)
+        for _ in range(3):
+            async with session.get(f"http://{line['listen']}/", headers={"Host": SERVICE}) as response:
+                assert response.status == 503
+
+        assert renamed.read_text() == ""
+
+
+async def test_port_in_use_is_an_error_line_and_exit_2(run_argv):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        run_argv[run_argv.index("--listen") + 1] = address
+        async with outlier(*run_argv) as process:
+            _, error = await process.communicate()
+
+    assert process.returncode == 2
+    assert error.decode().splitlines()[-1].startswith(f"cannot listen on {address}; ")
+
+
+async def test_demo_ejects_returns_and_summarises():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with outlier("demo", "--duration", "4", "--port", str(port)) as process:
+        output, error = await process.communicate()
+
+    text = output.decode()
+    assert (process.returncode, error) == (0, b"")
+    assert f"proxy http://127.0.0.1:{port}" in text
+    assert "shop-1" in text
+    assert "ejected (no. 1): failures in a row, it answers 503 (CONSECUTIVE_5XX)" in text
+    assert "unejected: ejection time over" in text
+    assert " x 200" in text.split("\n4.")[-1]
