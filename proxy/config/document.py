@@ -5,14 +5,14 @@ strings, and YAML tags beyond the core ones are refused. Lines are looked up by 
 finding needs one.
 """
 
+import itertools
 import json
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 import yaml
 
-from proxy.config.issue import Path
+from proxy.config.issue import ABSENT, Path
 from proxy.config.message import json_name
 
 
@@ -30,15 +30,31 @@ class DocumentError(ValueError):
         self.reason = reason
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Document:
-    """One document of a text: its value, its first line (1-based), and how to find it again."""
+    """One document of a text: its value, its number among the text's documents, and its first line (1-based).
+
+    `text` is the document alone.
+    """
 
     value: object
+    index: int
     line: int
-    text: str
-    index: int = 0
-    lines_before: int = 0
+    text: str = attrs.field(repr=False)
+    _root: yaml.Node | None = attrs.field(default=None, init=False, repr=False)
+
+    def root(self) -> yaml.Node | None:
+        """Return the document as a tree with positions, parsed at the first call; None when YAML cannot parse it."""
+        if self._root is None:
+            # A tab may indent JSON, not YAML; lines stay what they are.
+            loader = _Loader(self.text.replace("\t", " "))
+            try:
+                self._root = loader.get_node() if loader.check_node() else None
+            except _LOADER_FAULTS:
+                return None
+            finally:
+                loader.dispose()
+        return self._root
 
 
 class _Loader(yaml.CSafeLoader):
@@ -80,18 +96,21 @@ def read_documents(text: str) -> list[Document]:
 
 def _read_json(text: str) -> Iterator[Document]:
     decoder = json.JSONDecoder()
-    blank = re.compile(r"\s*")
-    position = _skip(blank, text, 0)
-    while position < len(text):
+    position, line, counted = _next_token(text, 0), 1, 0
+    for index in itertools.count():
+        if position == len(text):
+            return
         value, end = decoder.raw_decode(text, position)
-        line = text.count("\n", 0, position)
-        yield Document(value=value, line=line + 1, text=text[position:end], lines_before=line)
-        position = _skip(blank, text, end)
+        line += text.count("\n", counted, position)
+        counted = position
+        yield Document(value=value, index=index, line=line, text=text[position:end])
+        position = _next_token(text, end)
 
 
-def _skip(pattern: re.Pattern[str], text: str, position: int) -> int:
-    match = pattern.match(text, position)
-    return match.end() if match else position
+def _next_token(text: str, position: int) -> int:
+    while position < len(text) and text[position] in " \t\r\n":
+        position += 1
+    return position
 
 
 def _read_yaml(text: str) -> Iterator[Document]:
@@ -101,33 +120,40 @@ def _read_yaml(text: str) -> Iterator[Document]:
         while loader.check_node():
             node = loader.get_node()
             assert node is not None
+            start, end = node.start_mark, node.end_mark
             value = loader.construct_document(node)
             if value is not None:
-                yield Document(value=value, line=node.start_mark.line + 1, text=text, index=index)
+                # The first line keeps its indentation, or the lines below would seem to be nested.
+                body = " " * start.column + text[start.index : end.index]
+                yield Document(value=value, index=index, line=start.line + 1, text=body)
             index += 1
     finally:
         loader.dispose()
 
 
+def value_at(document: Document, path: Path) -> object:
+    """Return the value that the document itself has at `path`; `ABSENT` when there is none."""
+    value = document.value
+    for step in path:
+        if isinstance(value, Mapping) and isinstance(step, str):
+            value = next((value[key] for key in value if step in {key, json_name(str(key))}), ABSENT)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return ABSENT
+    return value
+
+
 def locate(document: Document, path: Path) -> int:
     """Return the line (1-based) of the field at `path`, or of the nearest enclosing one that is there."""
-    # A tab may indent JSON, not YAML; lines stay what they are.
-    loader = _Loader(document.text.replace("\t", " "))
     line = document.line
-    try:
-        node: yaml.Node | None = None
-        for _ in range(document.index + 1):
-            node = loader.get_node() if loader.check_node() else None
-        for step in path:
-            found = _child(node, step)
-            if found is None:
-                break
-            key, node = found
-            line = key.start_mark.line + 1 + document.lines_before
-    except _LOADER_FAULTS:
-        return line
-    finally:
-        loader.dispose()
+    node = document.root()
+    for step in path:
+        found = _child(node, step)
+        if found is None:
+            break
+        key, node = found
+        line = document.line + key.start_mark.line
     return line
 
 

@@ -40,6 +40,11 @@ _shorten.maxstring = _shorten.maxother = 80
 _shorten.maxdict = _shorten.maxlist = _shorten.maxtuple = 6
 
 
+def _is_plain(text: str) -> bool:
+    """Whether a string can stand without quotes: not empty, printable, short, no outer blanks."""
+    return 0 < len(text) <= _shorten.maxstring and text.isprintable() and text == text.strip()
+
+
 class _Absent:
     """The value of a field that is missing."""
 
@@ -73,7 +78,12 @@ class Issue:
         """`field.path = value; rule`; only the rule for a finding on a text as a whole."""
         if not self.path:
             return self.rule
-        return f"{format_path(self.path)} = {_shorten.repr(self.value)}; {self.rule}"
+        return f"{format_path(self.path)} = {self.value_text}; {self.rule}"
+
+    @property
+    def value_text(self) -> str:
+        """The value as a person would write it, shortened; a long one is cut in the middle."""
+        return self.value if isinstance(self.value, str) and _is_plain(self.value) else _shorten.repr(self.value)
 
     def __str__(self) -> str:
         details = ", ".join(

@@ -66,8 +66,9 @@ class Resource:
     """One named piece of configuration.
 
     `created_ms` is the creation time since the epoch, 0 when unknown: it decides between rules for one host. `version`
-    is opaque. `conditions` are a WorkloadEntry's status conditions by type. `source` and `line` say where it was read;
-    both are left out of comparisons, so a resource that only moved inside its file is unchanged.
+    is opaque. `conditions` are a WorkloadEntry's status conditions by type. `source`, `line`, the number of the
+    `document` in that text and the path to the body inside it say where the resource was read; they are left out of
+    comparisons, so one that only moved inside its file is unchanged.
     """
 
     kind: Kind
@@ -81,6 +82,8 @@ class Resource:
     conditions: Mapping[str, str] = attrs.field(factory=dict)
     source: str = attrs.field(default="", eq=False)
     line: int | None = attrs.field(default=None, eq=False)
+    document: int = attrs.field(default=0, eq=False)
+    body_path: Path = attrs.field(default=(), eq=False)
 
     @property
     def key(self) -> Key:
@@ -259,7 +262,9 @@ class _Reader:
             conditions=_conditions(value.get("status")),
             body=kind.message.read({} if spec is None else spec, (*path, "spec"), report),  # type: ignore[arg-type]
             source=self._source,
-            line=locate(document, path) if path else document.line,
+            line=document.line,
+            document=document.index,
+            body_path=(*path, "spec"),
         )
         self._add(resource, (*path, "spec"), report, document)
 
@@ -319,7 +324,9 @@ class _Reader:
             annotations=metadata.annotations,
             body=kind.message.read(fields, body_path, report),  # type: ignore[arg-type]
             source=self._source,
-            line=locate(document, path) if path else document.line,
+            line=document.line,
+            document=document.index,
+            body_path=body_path,
         )
         self._add(resource, body_path, report, document, mcp=True)
 

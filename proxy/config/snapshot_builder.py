@@ -6,16 +6,16 @@ dictionary of references.
 """
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from proxy.config.cluster_config import ClusterConfig, Endpoint
 from proxy.config.host_names import candidates, covers
-from proxy.config.resource import Change
+from proxy.config.resource import Change, Resource
 from proxy.config.route_builder import RouteBuilder
 from proxy.config.route_config import RouteConfiguration, VirtualHost
 from proxy.config.rule_index import MergedRule, RuleIndex, choose_rule, precedence
-from proxy.config.service_clusters import ConversionContext, build_cluster, plan_clusters
+from proxy.config.service_clusters import ClusterPlan, ConversionContext, build_cluster, plan_clusters
 from proxy.config.service_index import Service, ServiceIndex
 from proxy.config.snapshot import EMPTY_SNAPSHOT, ConfigSnapshot
 from proxy.config.virtual_service_index import VirtualServiceIndex
@@ -49,6 +49,11 @@ class SnapshotBuilder:
         self._snapshot = EMPTY_SNAPSHOT
 
     @property
+    def context(self) -> ConversionContext:
+        """What conversion depends on besides the resources."""
+        return self._context
+
+    @property
     def snapshot(self) -> ConfigSnapshot:
         """The latest state."""
         return self._snapshot
@@ -64,8 +69,20 @@ class SnapshotBuilder:
     def rule(self, service: Service) -> MergedRule | None:
         """Return the DestinationRule that applies to a service for this sidecar."""
         node = self._context.node
-        entries = self._rules.lookup(node.namespace, service.namespace, service.host)
-        return choose_rule(entries, node.namespace, node.labels)
+        return choose_rule(self.entries(service), node.namespace, node.labels)
+
+    def plans(self, service: Service) -> Iterator[tuple[ClusterPlan, ClusterConfig | None]]:
+        """Yield how each cluster of a service comes about, and the cluster itself; None for one that is left out."""
+        for plan in plan_clusters(service, self.rule(service), self._context):
+            yield plan, build_cluster(plan, self._endpoints[service.host, plan.port.number], self._context)
+
+    def entries(self, service: Service) -> tuple[MergedRule, ...]:
+        """Return all entries of rules that this sidecar sees for a service; `rule` chooses one."""
+        return self._rules.lookup(self._context.node.namespace, service.namespace, service.host)
+
+    def virtual_service(self, host: str) -> Resource | None:
+        """Return the VirtualService that holds the routes of a host."""
+        return self._virtual_services.lookup(host)
 
     def update(self, changes: Iterable[Change]) -> ConfigSnapshot:
         """Apply changes, each an old and a new resource of one key (None: absent); return the new snapshot.
@@ -128,11 +145,9 @@ class SnapshotBuilder:
     def _rebuild_clusters(self, host: str, clusters: dict[str, ClusterConfig], changed: set[str]) -> None:
         service = self._known.get(host)
         built: dict[str, ClusterConfig] = {}
-        if service is not None:
-            for plan in plan_clusters(service, self.rule(service), self._context):
-                cluster = build_cluster(plan, self._endpoints[host, plan.port.number], self._context)
-                if cluster is not None:
-                    built.setdefault(cluster.name, cluster)
+        for _, cluster in self.plans(service) if service is not None else ():
+            if cluster is not None:
+                built.setdefault(cluster.name, cluster)
         for name in self._cluster_names.pop(host, ()):
             if name not in built:
                 del clusters[name]

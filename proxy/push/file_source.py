@@ -10,6 +10,7 @@ from pathlib import Path
 
 from proxy.config.issue import ABSENT, Issue, Severity
 from proxy.config.resource import Contents, read_resources
+from proxy.errors import ProxyError
 from proxy.push.file_watcher import SETTLE_MS, FileWatcher
 from proxy.push.pipeline import ConfigPipeline
 
@@ -19,7 +20,7 @@ _MAX_SHARE = 0.05
 SOURCE_NAME = "file"
 
 
-class ConfigRejectedError(Exception):
+class ConfigRejectedError(ProxyError):
     """Raised when the configuration of a start has errors: half a configuration is a surprise.
 
     Attributes:
@@ -33,16 +34,19 @@ class ConfigRejectedError(Exception):
 
 def read_file(path: str) -> Contents:
     """Return what a file holds; a file that cannot be read or decoded is reported as unreadable contents."""
+    text = read_text(path)
+    return Contents(issues=(text,), readable=False) if isinstance(text, Issue) else read_resources(text, path)
+
+
+def read_text(path: str) -> str | Issue:
+    """Return the text of a file, or why it cannot be read."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        return Path(path).read_text(encoding="utf-8-sig")
     except OSError as exc:
         reason = f"cannot be read: {exc.strerror or exc}"
     except UnicodeDecodeError as exc:
         reason = f"is not UTF-8: {exc.reason} at byte {exc.start}"
-    else:
-        return read_resources(text, path)
-    issue = Issue(severity=Severity.ERROR, path=(), value=ABSENT, rule=reason, source=path)
-    return Contents(issues=(issue,), readable=False)
+    return Issue(severity=Severity.ERROR, path=(), value=ABSENT, rule=reason, source=path)
 
 
 class FileSource:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import attrs
 
+from proxy.errors import ProxyError
+
 SUFFIXES = (".yaml", ".yml", ".json")
 SETTLE_MS = 40  # longer than the granularity of modification times, so what is read is what was stamped
 GONE_MS = 250  # some editors delete a file before they write it anew
@@ -19,7 +21,7 @@ GONE_MS = 250  # some editors delete a file before they write it anew
 _Fingerprint = tuple[int, int, int, int]
 
 
-class PathMissingError(Exception):
+class PathMissingError(ProxyError):
     """Raised when a configured path is neither a file nor a folder.
 
     Attributes:

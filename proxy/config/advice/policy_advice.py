@@ -1,0 +1,170 @@
+"""Surprises of a policy's other blocks: what ports and subsets lose, zeros that mean "no limit", what does nothing."""
+
+from collections.abc import Iterator
+
+import attrs
+
+from proxy.config.advice.policies import PlacedPolicy, placed_policies
+from proxy.config.cluster_builder import convert_policy
+from proxy.config.cluster_config import ClusterType
+from proxy.config.destination_rule import (
+    ConnectionPool,
+    DestinationRule,
+    LoadBalancer,
+    OutlierDetection,
+    SimpleLb,
+    TlsMode,
+    TrafficPolicy,
+)
+from proxy.config.issue import Issue, Path
+from proxy.config.message import json_name
+from proxy.config.resource import Resource
+from proxy.config.static_config import StaticConfig
+
+_PORT_BLOCKS = ("loadBalancer", "connectionPool", "outlierDetection", "tls")
+_LOST_AT_PORT = ("tunnel", "proxyProtocol", "retryBudget")
+_UNLIMITED_AT_ZERO = (
+    ("tcp", "maxConnections"),
+    ("http", "http1MaxPendingRequests"),
+    ("http", "http2MaxRequests"),
+    ("http", "maxRetries"),
+)
+NOT_APPLIED = "is not applied by the sidecar yet, which speaks plain HTTP/1.1 upstream; `outlier envoy` carries it"
+
+Advice = Iterator[tuple[Path, str]]
+
+
+def policy_advice(config: StaticConfig, resource: Resource) -> Iterator[Issue]:
+    """Yield what the policies of a rule lose, ignore or leave to others."""
+    rule = resource.body
+    if not isinstance(rule, DestinationRule):
+        return
+    for placed in placed_policies(rule):
+        for path, text in _policy(config, resource, placed):
+            yield config.issue(resource, (*placed.path, *path), text)
+    parent = rule.traffic_policy
+    for index, subset in enumerate(rule.subsets):
+        if subset is not None and subset.traffic_policy is not None and parent is not None:
+            path = ("subsets", index, "trafficPolicy", "outlierDetection")
+            for text in _subset_block(parent, subset.traffic_policy):
+                yield config.issue(resource, path, text)
+
+
+def _policy(config: StaticConfig, resource: Resource, placed: PlacedPolicy) -> Advice:
+    policy = placed.policy
+    if isinstance(policy, TrafficPolicy):
+        yield from _ports(policy)
+        for name in ("tunnel", "proxyProtocol"):
+            if getattr(policy, "tunnel" if name == "tunnel" else "proxy_protocol") is not None:
+                yield (name,), NOT_APPLIED
+    if policy.connection_pool is not None:
+        for section, field in _UNLIMITED_AT_ZERO:
+            path: Path = ("connectionPool", section, field)
+            if config.written(resource, (*placed.path, *path)) == 0:
+                extra = "; to have no retries, use retries: {attempts: 0} in the route" if field == "maxRetries" else ""
+                yield path, f"0 means no limit{extra}"
+        yield from _pool(policy.connection_pool)
+    if policy.load_balancer is not None:
+        yield from _load_balancer(policy.load_balancer)
+    if policy.tls is not None and policy.tls.mode is not TlsMode.DISABLE:
+        yield ("tls",), NOT_APPLIED
+
+
+def _ports(policy: TrafficPolicy) -> Advice:
+    seen: dict[int, int] = {}
+    above = {
+        json_name(name)
+        for name in (
+            "load_balancer",
+            "connection_pool",
+            "outlier_detection",
+            "tls",
+            "tunnel",
+            "proxy_protocol",
+            "retry_budget",
+        )
+        if getattr(policy, name) is not None
+    }
+    for index, entry in enumerate(policy.port_level_settings):
+        if entry is None or entry.port is None:
+            continue
+        path: Path = ("portLevelSettings", index)
+        number = entry.port.number
+        if number == 0:
+            yield (*path, "port"), "names port 0, which no service has; the entry never applies"
+        elif number in seen:
+            yield (*path, "port"), f"the first entry for port {number}, [{seen[number]}], wins; this one never applies"
+        seen.setdefault(number, index)
+        own = {
+            "loadBalancer": entry.load_balancer,
+            "connectionPool": entry.connection_pool,
+            "outlierDetection": entry.outlier_detection,
+            "tls": entry.tls,
+        }
+        lost = [name for name in _PORT_BLOCKS if name in above and own[name] is None]
+        lost += [name for name in _LOST_AT_PORT if name in above]
+        if lost:
+            yield (
+                path,
+                f"replaces the whole policy on port {number}: {', '.join(lost)} of the level above do not apply there",
+            )
+
+
+def _subset_block(parent: TrafficPolicy, subset: TrafficPolicy) -> Iterator[str]:
+    above, own = parent.outlier_detection, subset.outlier_detection
+    if above is None or own is None:
+        return
+    lost = [
+        json_name(field.name)
+        for field in attrs.fields(OutlierDetection)
+        if getattr(above, field.name) != field.default and getattr(own, field.name) == field.default
+    ]
+    if lost:
+        yield f"replaces the rule's block as a whole; {', '.join(lost)} go back to Envoy's defaults"
+
+
+def _pool(pool: ConnectionPool) -> Advice:
+    if pool.tcp is not None and pool.tcp.tcp_keepalive is not None:
+        yield ("connectionPool", "tcp", "tcpKeepalive"), NOT_APPLIED
+    http = pool.http
+    if http is None:
+        return
+    sent = convert_policy(TrafficPolicy(connection_pool=pool), ClusterType.EDS)
+    if http.h2_upgrade_policy.name == "UPGRADE":
+        yield ("connectionPool", "http", "h2UpgradePolicy"), NOT_APPLIED
+    if http.use_client_protocol:
+        yield ("connectionPool", "http", "useClientProtocol"), NOT_APPLIED
+    for name, value in (
+        ("maxConcurrentStreams", http.max_concurrent_streams),
+        ("http2KeepAlive", http.http2_keep_alive),
+    ):
+        if value and "h2_upstream" not in sent.cluster:
+            yield ("connectionPool", "http", name), "has no effect on an HTTP/1.1 cluster"
+        elif value:
+            yield ("connectionPool", "http", name), NOT_APPLIED
+
+
+def _load_balancer(block: LoadBalancer) -> Advice:
+    path: Path = ("loadBalancer",)
+    if block.simple is SimpleLb.LEAST_CONN:
+        yield (*path, "simple"), "is deprecated and means LEAST_REQUEST"
+    if block.simple is SimpleLb.PASSTHROUGH:
+        yield (
+            (*path, "simple"),
+            "needs the client's original destination, which an explicit proxy does not have; requests get 503",
+        )
+    name = "warmup" if block.warmup is not None else "warmupDurationSecs" if block.warmup_duration_secs else ""
+    if name and block.consistent_hash is not None:
+        yield (*path, name), "has no effect with consistentHash"
+    elif name and block.simple in {SimpleLb.RANDOM, SimpleLb.PASSTHROUGH}:
+        yield (*path, name), f"has no effect with {block.simple.name}; use ROUND_ROBIN or LEAST_REQUEST"
+    if block.warmup is not None and block.warmup_duration_secs is not None:
+        yield (*path, "warmupDurationSecs"), "is ignored: warmup wins"
+    locality = block.locality_lb_setting
+    if locality is not None and locality.distribute and locality.failover_priority:
+        yield (*path, "localityLbSetting", "failoverPriority"), "is ignored: distribute wins"
+    if block.zone_aware_lb_setting is not None:
+        yield (
+            (*path, "zoneAwareLbSetting"),
+            "regions are ranked, but the weighing of zones needs Envoy's own cluster; the sidecar does none",
+        )
