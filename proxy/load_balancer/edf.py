@@ -44,11 +44,13 @@ class EdfScheduler(Generic[T]):
             left -= picks
             heap.append(((picks + 1) / entry_weight, order, entry))
         heapq.heapify(heap)
+        size = len(heap)
+        for order in range(size, size + left):  # `pick`, without the call: this may be thousands of them
+            deadline, _, entry = heap[0]
+            heapq.heapreplace(heap, (deadline + 1.0 / weight(entry), order, entry))
         self._heap = heap
-        self._order = len(heap)
+        self._order = size + left
         self._weight = weight
-        for _ in range(left):
-            self.pick()
 
     def pick(self) -> T:
         """Return the entry that is due, and schedule it again by its present weight."""

@@ -58,7 +58,8 @@ class PrioritySet:
     """All hosts of a cluster.
 
     `host_sets` is indexed by priority and has no gaps: a priority that nobody uses is an empty set. There is always a
-    priority 0. `membership_change` counts updates that added or removed a host.
+    priority 0. `membership_change` counts the updates of one priority that added or removed a
+    host, as Envoy's counter of that name does.
     """
 
     def __init__(self) -> None:
@@ -100,10 +101,11 @@ class PrioritySet:
         by_priority: list[list[Host]] = [[] for _ in range(max(priorities, len(self.host_sets)))]
         for host in hosts:
             by_priority[host.priority].append(host)
+        for priority, members in enumerate(by_priority):
+            known = self.host_sets[priority].hosts if priority < len(self.host_sets) else ()
+            self.membership_change += set(known) != set(members)
         self.hosts = tuple(hosts)
         self.host_sets = tuple(HostSet(priority, members) for priority, members in enumerate(by_priority))
-        if added or removed:
-            self.membership_change += 1
         for priority in range(len(self.host_sets)):
             self._notify(priority)
         return added, removed
