@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler as AioHandler
 from aiohttp.typedefs import Middleware
 
-from proxy.admin import clusters, server_pages, stats
+from proxy.admin import clusters, events, explain, override_pages, server_pages, stats
 from proxy.admin.context import AdminContext
 from proxy.admin.streaming import text
 
@@ -26,6 +26,12 @@ _SAFE_METHODS = ("GET", "HEAD")
 
 _FILTER = ("filter", "Regular expression for filtering statistics")
 _INVERT_FILTER = ("invert_filter", "Invert the filter")
+_OVERRIDE = (
+    ("cluster", "Name of the cluster"),
+    ("host", "Address of the host"),
+    ("reason", "Why, for those who wonder later"),
+    ("seconds", "How long; default 300"),
+)
 _USED_ONLY = ("usedonly", "Only include statistics that are not zero")
 
 
@@ -52,6 +58,29 @@ ENDPOINTS = (
         (("filter", "Regular expression for filtering clusters by name"), ("format", "One of (text, json)")),
     ),
     Endpoint("/drain_listeners", server_pages.handle_drain_listeners, "stop accepting connections", changes_state=True),
+    Endpoint(
+        "/eject",
+        override_pages.handle_eject,
+        "put a host out by hand, for a time",
+        _OVERRIDE,
+        changes_state=True,
+    ),
+    Endpoint(
+        "/events",
+        events.handle_events,
+        "follow ejections, configuration pushes and overrides as server-sent events",
+        (
+            ("since", "Replay the events after this id first"),
+            ("kind", "Only these kinds, separated by commas"),
+            ("format", "json: print the kept events and end"),
+        ),
+    ),
+    Endpoint(
+        "/explain",
+        explain.handle_explain,
+        "print why a host is, or is not, ejected",
+        (("cluster", "Name of the cluster"), ("host", "Only this host"), ("format", "One of (text, json)")),
+    ),
     Endpoint(
         "/healthcheck/fail",
         server_pages.handle_healthcheck_fail,
@@ -106,13 +135,22 @@ ENDPOINTS = (
         "print server stats in prometheus format",
         (_USED_ONLY, _FILTER, _INVERT_FILTER),
     ),
+    Endpoint(
+        "/uneject",
+        override_pages.handle_uneject,
+        "bring a host back by hand, and keep it for a time",
+        _OVERRIDE,
+        changes_state=True,
+    ),
 )
 
 
 def create_admin(context: AdminContext) -> web.Application:
     """Return the application; whoever runs the sidecar gives it a listener and closes it."""
     application = web.Application(middlewares=[_guard(context)])
+    application[events.READERS] = set()
     application.on_response_prepare.append(_set_common_headers)
+    application.on_shutdown.append(events.end_streams)
     for endpoint in ENDPOINTS:
         application.router.add_route("*", endpoint.path, _bind(context, endpoint))
     application.router.add_route("*", "/{path:.*}", _handle_unknown)

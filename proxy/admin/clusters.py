@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from aiohttp import web
 
 from proxy.admin.context import AdminContext
+from proxy.admin.overrides import Override, Overrides
 from proxy.admin.streaming import JSON, stream, text
 from proxy.cluster.cluster import Cluster
 from proxy.config.address import UNIX_PREFIX, Address
@@ -38,7 +39,7 @@ _HEALTH_FIELDS_AFTER_EDS = (
     (HealthFlag.ACTIVE_HC_TIMEOUT, "active_hc_timeout"),
     (HealthFlag.DEGRADED_OUTLIER_DETECTION, "failed_degraded_outlier_detection"),
 )
-_EDS_HEALTH_STATUS = {HealthStatus.UNKNOWN: "HEALTHY", HealthStatus.TIMEOUT: "UNHEALTHY"}
+_EDS_HEALTH_STATUS = {HealthStatus.UNKNOWN: "HEALTHY"}
 
 
 async def handle_clusters(context: AdminContext, request: web.Request) -> web.StreamResponse:
@@ -51,8 +52,8 @@ async def handle_clusters(context: AdminContext, request: web.Request) -> web.St
             return text("Invalid re2 regex", 400)
         clusters = [cluster for cluster in clusters if pattern.search(cluster.name)]
     if request.query.get("format") == "json":
-        return await stream(request, clusters_json(clusters), JSON)
-    return await stream(request, clusters_text(clusters))
+        return await stream(request, clusters_json(clusters, context.overrides), JSON)
+    return await stream(request, clusters_text(clusters, context.overrides))
 
 
 def number_text(value: float) -> str:
@@ -77,12 +78,15 @@ def json_number(value: float) -> str:
 # Text
 
 
-def clusters_text(clusters: Iterable[Cluster]) -> Iterator[str]:
-    """Yield the text form, a cluster's head or one host at a time."""
+def clusters_text(clusters: Iterable[Cluster], overrides: Overrides) -> Iterator[str]:
+    """Yield the text form, a cluster's head or one host at a time; an overridden host has a line more than in Envoy."""
     for cluster in clusters:
         yield _head_text(cluster)
         for host in cluster.priority_set.hosts:
             yield _host_text(cluster.name, host)
+            override = overrides.of(host)
+            if override is not None:
+                yield f"{_prefix(cluster.name, host)}override::{override}\n"
 
 
 def _head_text(cluster: Cluster) -> str:
@@ -109,8 +113,12 @@ def _head_text(cluster: Cluster) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _prefix(cluster_name: str, host: Host) -> str:
+    return f"{cluster_name}::{host.address.removeprefix(UNIX_PREFIX)}::"
+
+
 def _host_text(cluster_name: str, host: Host) -> str:
-    prefix = f"{cluster_name}::{host.address.removeprefix(UNIX_PREFIX)}::"
+    prefix = _prefix(cluster_name, host)
     locality, monitor = host.locality, host.monitor
     lines = [f"{prefix}{name}::{getattr(host, name)}" for name in _STATS]
     lines += [
@@ -131,18 +139,21 @@ def _host_text(cluster_name: str, host: Host) -> str:
 # JSON
 
 
-def clusters_json(clusters: Iterable[Cluster]) -> Iterator[str]:
-    """Yield the JSON form, a cluster's head or one host at a time; false, zero and empty fields are left out."""
+def clusters_json(clusters: Iterable[Cluster], overrides: Overrides) -> Iterator[str]:
+    """Yield the JSON form, a cluster's head or one host at a time; false, zero and empty fields are left out.
+
+    A host with an override has a field `override`, which Envoy does not know.
+    """
     before = '{\n "cluster_statuses": [\n'
     for cluster in clusters:
         yield before + "  {\n"
-        yield from _cluster_json(cluster)
+        yield from _cluster_json(cluster, overrides)
         yield "\n  }"
         before = ",\n"
     yield "\n ]\n}\n" if before == ",\n" else "{}\n"
 
 
-def _cluster_json(cluster: Cluster) -> Iterator[str]:
+def _cluster_json(cluster: Cluster, overrides: Overrides) -> Iterator[str]:
     name = json.dumps(cluster.name, ensure_ascii=False)
     detector = cluster.detector
     yield f'   "name": {name},\n   "added_via_api": true'
@@ -153,7 +164,7 @@ def _cluster_json(cluster: Cluster) -> Iterator[str]:
         yield ',\n   "host_statuses": ['
         separator = "\n"
         for host in hosts:
-            yield separator + _host_json(host)
+            yield separator + _host_json(host, overrides.of(host))
             separator = ",\n"
         yield "\n   ]"
     if detector is not None:
@@ -184,7 +195,7 @@ def _limits_json(limits: CircuitBreakers) -> str:
     return ",\n".join(f'      "{name}": {value}' for name, value in values.items()) + "\n"
 
 
-def _host_json(host: Host) -> str:
+def _host_json(host: Host, override: Override | None) -> str:
     stats = ",\n".join(
         [_stat_json("", name, getattr(host, name)) for name in _COUNTERS]
         + [_stat_json('       "type": "GAUGE",\n', name, getattr(host, name)) for name in _GAUGES]
@@ -202,6 +213,8 @@ def _host_json(host: Host) -> str:
         fields.append(f'     "priority": {host.priority}')
     fields += _rate_json("local_origin_success_rate", host.monitor.local_origin_success_rate)
     fields.append(_locality_json(host))
+    if override is not None:
+        fields.append(f'     "override": {json.dumps(str(override), ensure_ascii=False)}')
     return "    {\n" + ",\n".join(fields) + "\n    }"
 
 
@@ -218,8 +231,11 @@ def _rate_json(name: str, value: float) -> list[str]:
 
 def _health_json(host: Host) -> str:
     status = host.endpoint.health_status
+    shown = _EDS_HEALTH_STATUS.get(status, status.value)
+    if host.health_flags & HealthFlag.FAILED_EDS_HEALTH:
+        shown = "UNHEALTHY"  # by configuration or by hand
     fields = [f'      "{name}": true' for flag, name in _HEALTH_FIELDS_BEFORE_EDS if host.health_flags & flag]
-    fields.append(f'      "eds_health_status": "{_EDS_HEALTH_STATUS.get(status, status.value)}"')
+    fields.append(f'      "eds_health_status": "{shown}"')
     fields += [f'      "{name}": true' for flag, name in _HEALTH_FIELDS_AFTER_EDS if host.health_flags & flag]
     return ",\n".join(fields)
 

@@ -1,15 +1,19 @@
 """What the admin endpoints may see and do; whoever runs the sidecar fills it in."""
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import attrs
 
 from outlier import Runtime, TimeSource
+from proxy.admin.overrides import Overrides
 from proxy.cluster.cluster_manager import ClusterManager
 from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap
+from proxy.config.issue import Issue
 from proxy.config.snapshot import ConfigSnapshot
+from proxy.event_stream import EventStream
 from proxy.stats import StatsStore
 
 
@@ -22,12 +26,59 @@ class ServerState(enum.Enum):
     INITIALIZING = "INITIALIZING"
 
 
+class SourceStatus(Protocol):
+    """One source of configuration."""
+
+    @property
+    def name(self) -> str:
+        """Name of the source."""
+        ...
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """Resources in force, by collection."""
+        ...
+
+    @property
+    def issues(self) -> Sequence[Issue]:
+        """Findings on what it delivered last."""
+        ...
+
+    @property
+    def last_update_ms(self) -> int:
+        """Wall clock."""
+        ...
+
+    @property
+    def stale_since_ms(self) -> int | None:
+        """Since when an older version has stayed in force; wall clock."""
+        ...
+
+
+class ConfigStatus(Protocol):
+    """The configuration as a whole."""
+
+    @property
+    def version(self) -> str:
+        """Of the snapshot in force."""
+        ...
+
+    @property
+    def sources(self) -> Sequence[SourceStatus]:
+        """Each source."""
+        ...
+
+
 @attrs.frozen
 class ListenerStatus:
     """A listener that accepts: its name, and the address with the port it really has."""
 
     name: str
     address: Address
+
+
+def _unknown() -> None:
+    """Return the status of a configuration that has no sources."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -49,6 +100,9 @@ class AdminContext:
         fail_health: Report DRAINING on `/ready` (True) or the true state again (False).
         reset_counters: Set every counter to 0.
         reopen_logs: Reopen access log and event log, which somebody may have renamed.
+        events: What happens, for `/events`.
+        config_status: The configuration's sources; returns None when it came from a program.
+        overrides: Hosts put out or brought back by hand.
     """
 
     bootstrap: Bootstrap
@@ -66,3 +120,10 @@ class AdminContext:
     fail_health: Callable[[bool], None]
     reset_counters: Callable[[], None]
     reopen_logs: Callable[[], None]
+    events: EventStream = attrs.field(
+        default=attrs.Factory(lambda self: EventStream(self.time_source), takes_self=True)
+    )
+    config_status: Callable[[], ConfigStatus | None] = _unknown
+    overrides: Overrides = attrs.field(
+        default=attrs.Factory(lambda self: Overrides(self.time_source, self.events), takes_self=True)
+    )

@@ -1,5 +1,6 @@
 """An admin application over a sidecar that is only data: real hosts, detectors and statistics, no sockets upstream."""
 
+from functools import cached_property
 from types import SimpleNamespace
 
 import attrs
@@ -9,13 +10,30 @@ from aiohttp.test_utils import TestClient, TestServer
 from outlier import Detector, OutlierDetection, Runtime, SeededRandom, SimulatedTime
 from proxy.admin.application import create_admin
 from proxy.admin.context import AdminContext, ListenerStatus, ServerState
+from proxy.admin.overrides import Overrides
 from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap
-from proxy.config.cluster_config import ClusterConfig, ClusterType, Endpoint
+from proxy.config.cluster_config import ClusterConfig, ClusterType, Endpoint, LbPolicy, LoadBalancerConfig
 from proxy.config.snapshot import EMPTY_SNAPSHOT
+from proxy.event_stream import EventStream
+from proxy.load_balancer import LoadBalancer, create_load_balancer
 from proxy.stats import Metric, MetricKind, StatsStore
 from proxy.upstream.host import Host
 from proxy.upstream.priority_set import PrioritySet
+from proxy.upstream.stats import ClusterStats
+
+
+@attrs.define(eq=False)
+class FakeCluster:
+    name: str
+    config: ClusterConfig
+    priority_set: PrioritySet
+    load_balancer: LoadBalancer
+    detector: Detector | None
+
+    @property
+    def hosts(self):
+        return self.priority_set.hosts
 
 
 def make_cluster(name: str, endpoints, *, detection: OutlierDetection | None = None, time=None, **config):
@@ -30,6 +48,7 @@ def make_cluster(name: str, endpoints, *, detection: OutlierDetection | None = N
     priority_set = PrioritySet()
     priority_set.update_hosts(hosts)
     config.setdefault("type", ClusterType.STATIC)
+    config.setdefault("load_balancer", LoadBalancerConfig(policy=LbPolicy.ROUND_ROBIN))
     cluster_config = ClusterConfig(
         name=name,
         service_host="a.default.svc.cluster.local",
@@ -38,12 +57,13 @@ def make_cluster(name: str, endpoints, *, detection: OutlierDetection | None = N
         outlier_detection=detection,
         **config,
     )
-    return SimpleNamespace(
-        name=name, config=cluster_config, priority_set=priority_set, hosts=priority_set.hosts, detector=detector
+    balancer = create_load_balancer(
+        cluster_config.load_balancer, priority_set, SeededRandom(), time or SimulatedTime(), ClusterStats()
     )
+    return FakeCluster(name, cluster_config, priority_set, balancer, detector)
 
 
-@attrs.define
+@attrs.define(slots=False)
 class FakeSidecar:
     """What the admin endpoints are attached to; `done` lists the actions they asked for."""
 
@@ -53,6 +73,8 @@ class FakeSidecar:
     runtime: Runtime = attrs.Factory(Runtime)
     state: ServerState = ServerState.LIVE
     snapshot: object = EMPTY_SNAPSHOT
+    config_status: object = None
+    call_later: object = None
     done: list[str] = attrs.Factory(list)
     bootstrap: Bootstrap = attrs.field(factory=lambda: Bootstrap(node_id="n1", labels=(("app", "web"),)))
 
@@ -65,6 +87,10 @@ class FakeSidecar:
     def count(self, name, value, kind=MetricKind.COUNTER, tags=(), extracted=None):
         metric = Metric(name, value, kind, extracted or name, tags)
         self.stats_store.register(lambda: [metric])
+
+    @cached_property
+    def events(self):
+        return EventStream(self.time)
 
     def context(self) -> AdminContext:
         return AdminContext(
@@ -86,6 +112,9 @@ class FakeSidecar:
             fail_health=lambda fail: self.done.append(f"fail_health {fail}"),
             reset_counters=lambda: self.done.append("reset_counters"),
             reopen_logs=lambda: self.done.append("reopen_logs"),
+            events=self.events,
+            config_status=lambda: self.config_status,
+            overrides=Overrides(self.time, self.events, lambda s, callback: self.call_later(s, callback)),
         )
 
 

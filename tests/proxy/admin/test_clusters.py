@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from outlier import EjectionThreshold, Origin, OutlierDetection
+from outlier import EjectionThreshold, Origin, OutlierDetection, SimulatedTime
 from proxy.admin.clusters import clusters_json, clusters_text
+from proxy.admin.overrides import Overrides
 from proxy.config.cluster_config import CircuitBreakers, ClusterType, Endpoint, HealthStatus, Locality
+from proxy.event_stream import EventStream
 from proxy.upstream.host import HealthFlag
 from tests.proxy.admin.conftest import make_cluster
 
 RECORDED = Path(__file__).parent / "recorded"
+NO_OVERRIDES = Overrides(SimulatedTime(), EventStream(SimulatedTime()))
 ENVOY_LIMITS = CircuitBreakers(max_connections=1024, max_pending_requests=1024, max_requests=1024, max_retries=3)
 
 
@@ -57,26 +60,26 @@ def recorded_clusters():
 
 
 def test_text_is_byte_for_byte_envoys(recorded_clusters):
-    assert "".join(clusters_text(recorded_clusters)) == (RECORDED / "clusters.txt").read_text()
+    assert "".join(clusters_text(recorded_clusters, NO_OVERRIDES)) == (RECORDED / "clusters.txt").read_text()
 
 
 def test_json_is_byte_for_byte_envoys(recorded_clusters):
-    assert "".join(clusters_json(recorded_clusters)) == (RECORDED / "clusters.json").read_text()
+    assert "".join(clusters_json(recorded_clusters, NO_OVERRIDES)) == (RECORDED / "clusters.json").read_text()
 
 
 def test_cluster_without_detector_has_no_outlier_lines():
     cluster = make_cluster("a", [])
 
-    assert "outlier" not in "".join(clusters_text([cluster]))
+    assert "outlier" not in "".join(clusters_text([cluster], NO_OVERRIDES))
 
 
 def test_success_rate_of_zero_is_an_empty_message():
     cluster = make_cluster("a", [Endpoint(address="127.0.0.1:1")], detection=OutlierDetection())
     cluster.hosts[0].monitor.external.success_rate = 0.0
 
-    status = json.loads("".join(clusters_json([cluster])))["cluster_statuses"][0]["host_statuses"][0]
+    status = json.loads("".join(clusters_json([cluster], NO_OVERRIDES)))["cluster_statuses"][0]["host_statuses"][0]
     assert status["success_rate"] == {}
-    assert "success_rate::0\n" in "".join(clusters_text([cluster]))
+    assert "success_rate::0\n" in "".join(clusters_text([cluster], NO_OVERRIDES))
 
 
 def test_every_flag_has_its_field():
@@ -84,11 +87,13 @@ def test_every_flag_has_its_field():
     for flag in HealthFlag:
         cluster.hosts[0].set_flag(flag)
 
-    health = json.loads("".join(clusters_json([cluster])))["cluster_statuses"][0]["host_statuses"][0]["health_status"]
+    health = json.loads("".join(clusters_json([cluster], NO_OVERRIDES)))["cluster_statuses"][0]["host_statuses"][0][
+        "health_status"
+    ]
     assert health == {
         "failed_active_health_check": True,
         "failed_outlier_check": True,
-        "eds_health_status": "DEGRADED",
+        "eds_health_status": "UNHEALTHY",
         "failed_active_degraded_check": True,
         "pending_dynamic_removal": True,
         "pending_active_hc": True,
@@ -101,7 +106,7 @@ def test_every_flag_has_its_field():
 def test_strings_from_outside_cannot_break_the_json():
     cluster = make_cluster('a"\\', [Endpoint(address="127.0.0.1:1", hostname='"\n', locality=Locality('"'))])
 
-    status = json.loads("".join(clusters_json([cluster])))["cluster_statuses"][0]
+    status = json.loads("".join(clusters_json([cluster], NO_OVERRIDES)))["cluster_statuses"][0]
     assert status["name"] == 'a"\\'
     assert status["host_statuses"][0]["hostname"] == '"\n'
     assert status["host_statuses"][0]["locality"] == {"region": '"'}

@@ -1,0 +1,43 @@
+"""`/config/status`: what is in force from each source, what was refused and why, and since when that is so."""
+
+import datetime as dt
+from typing import Any
+
+from aiohttp import web
+
+from proxy.admin.context import AdminContext, ConfigStatus, SourceStatus
+from proxy.admin.streaming import stream_json, text
+from proxy.config.issue import Issue, Severity
+
+
+async def handle_config_status(context: AdminContext, request: web.Request) -> web.StreamResponse:
+    """Answer `/config/status`."""
+    status = context.config_status()
+    if status is None:
+        return text("this sidecar was given its configuration by a program; there are no sources\n", 404)
+    return await stream_json(request, status_as_dict(status))
+
+
+def status_as_dict(status: ConfigStatus) -> dict[str, Any]:
+    """Return the status as JSON's types; a source with something refused has `stale_since`."""
+    return {"version": status.version, "sources": [_source(source) for source in status.sources]}
+
+
+def _source(source: SourceStatus) -> dict[str, Any]:
+    return {
+        "name": source.name,
+        "resources": dict(sorted(source.resources.items())),
+        "last_update": _timestamp(source.last_update_ms),
+        "stale_since": None if source.stale_since_ms is None else _timestamp(source.stale_since_ms),
+        "rejected": [_issue(issue) for issue in source.issues if issue.severity is Severity.ERROR],
+        "warnings": [_issue(issue) for issue in source.issues if issue.severity is Severity.WARNING],
+    }
+
+
+def _issue(issue: Issue) -> dict[str, Any]:
+    return {"resource": issue.resource, "file": issue.source, "line": issue.line, "message": issue.message}
+
+
+def _timestamp(system_ms: int) -> str:
+    moment = dt.datetime.fromtimestamp(system_ms / 1000, dt.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
