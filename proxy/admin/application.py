@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler as AioHandler
 from aiohttp.typedefs import Middleware
 
-from proxy.admin import clusters, events, explain, override_pages, server_pages, stats
+from proxy.admin import clusters, config_status, events, explain, override_pages, server_pages, stats
 from proxy.admin.context import AdminContext
 from proxy.admin.streaming import text
 
@@ -56,6 +56,11 @@ ENDPOINTS = (
         clusters.handle_clusters,
         "upstream cluster status",
         (("filter", "Regular expression for filtering clusters by name"), ("format", "One of (text, json)")),
+    ),
+    Endpoint(
+        "/config/status",
+        config_status.handle_config_status,
+        "print sources of configuration, versions in force, rejected resources",
     ),
     Endpoint("/drain_listeners", server_pages.handle_drain_listeners, "stop accepting connections", changes_state=True),
     Endpoint(

@@ -87,7 +87,8 @@ async def _follow(
 
 async def end_streams(application: web.Application) -> None:
     """Let every reader go, so that a sidecar that stops does not wait for them."""
-    for reader in tuple(application[READERS]):
+    readers = application[READERS]
+    for reader in tuple(readers):
         reader.end()
 
 
