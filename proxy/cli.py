@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from outlier import OutlierError
-from proxy import demo, run_command
+from proxy import check_command, demo, run_command, simulate_command
 from proxy.errors import ProxyError
 from proxy.logs import LogFormat, LogLevel, configure_logs
 from proxy.version import version
@@ -23,6 +23,8 @@ INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
 COMMANDS: Mapping[str, ModuleType] = {
     "run": run_command,
     "demo": demo,
+    "check": check_command,
+    "simulate": simulate_command,
 }
 
 
@@ -31,6 +33,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_USAGE, f"{self.prog}: {message}\n")
+
+
+class _LineHelpFormatter(argparse.HelpFormatter):
+    """Keeps the line breaks of descriptions and epilogs, and wraps each line."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(super(_LineHelpFormatter, self)._fill_text(line, width, indent) for line in text.splitlines())
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -47,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, command_parser in subparsers.choices.items():
         if COMMANDS[name] is not run_command:  # its log options are options of the bootstrap
             _add_log_options(command_parser)
-        command_parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        command_parser.formatter_class = _LineHelpFormatter
         command_parser.epilog = f"{command_parser.epilog}\n{_EXIT_CODES}"
     return parser
 
