@@ -95,6 +95,24 @@ class IstioRelease:
         return self.version >= (1, 14, 0)
 
     @property
+    def default_retry_on(self) -> str:
+        """What a retry policy that names no condition retries on."""
+        if self.version < (1, 1, 0):
+            return "5xx,connect-failure,refused-stream"
+        exhausted = "resource-exhausted," if self.version < (1, 6, 0) else ""
+        return f"connect-failure,refused-stream,unavailable,cancelled,{exhausted}retriable-status-codes"
+
+    @property
+    def retries_503(self) -> bool:
+        """Whether 503 is retried by default (1.1 up to 1.23)."""
+        return (1, 1, 0) <= self.version < (1, 24, 0)
+
+    @property
+    def host_selection_retry_max_attempts(self) -> int:
+        """How often a retry draws again to avoid a host that failed: 3 in 1.1, 5 since 1.2."""
+        return 3 if self.version < (1, 2, 0) else 5
+
+    @property
     def default_retries(self) -> bool:
         """Whether a route without `retries` retries twice (1.1)."""
         return self.version >= (1, 1, 0)

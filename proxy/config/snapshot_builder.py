@@ -6,10 +6,12 @@ dictionary of references.
 """
 
 import bisect
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from proxy.config.cluster_config import ClusterConfig, Endpoint
+from proxy.config.destination_rule import ConsistentHash
 from proxy.config.host_names import candidates, covers
 from proxy.config.resource import Change, Resource
 from proxy.config.route_builder import RouteBuilder
@@ -18,6 +20,7 @@ from proxy.config.rule_index import MergedRule, RuleIndex, choose_rule, preceden
 from proxy.config.service_clusters import ClusterPlan, ConversionContext, build_cluster, plan_clusters
 from proxy.config.service_index import Service, ServiceIndex
 from proxy.config.snapshot import EMPTY_SNAPSHOT, ConfigSnapshot
+from proxy.config.traffic_policy import effective_policy
 from proxy.config.virtual_service_index import VirtualServiceIndex
 from proxy.config.visibility import PUBLIC
 
@@ -39,11 +42,13 @@ class SnapshotBuilder:
         self._virtual_services = VirtualServiceIndex(
             node, default_export_to=next(iter(mesh.default_virtual_service_export_to), PUBLIC)
         )
-        self._routes = RouteBuilder(node, self.service)
+        self._routes = RouteBuilder(context, self.service, self._consistent_hash)
         self._known: dict[str, Service] = {}
         self._endpoints: dict[tuple[str, int], tuple[Endpoint, ...]] = {}
         self._cluster_names: dict[str, tuple[str, ...]] = {}
         self._virtual_hosts: dict[str, tuple[VirtualHost, ...]] = {}
+        self._destinations: dict[str, frozenset[str]] = {}
+        self._dependents: dict[str, set[str]] = defaultdict(set)
         self._order: list[_SortKey] = []
         self._sort_keys: dict[str, _SortKey] = {}
         self._snapshot = EMPTY_SNAPSHOT
@@ -106,9 +111,10 @@ class SnapshotBuilder:
             self._refresh_service(host)
         clusters = dict(self._snapshot.clusters)
         changed: set[str] = set()
-        for host in membership | self._covered(ruled):
+        touched = membership | self._covered(ruled)
+        for host in touched:
             self._rebuild_clusters(host, clusters, changed)
-        routes = self._rebuild_routes(membership | routed, self._snapshot.routes)
+        routes = self._rebuild_routes(touched | routed, self._snapshot.routes)
         if changed or routes is not self._snapshot.routes:
             self._snapshot = ConfigSnapshot(
                 version=str(int(self._snapshot.version) + 1),
@@ -161,6 +167,7 @@ class SnapshotBuilder:
 
     def _rebuild_routes(self, hosts: set[str], routes: RouteConfiguration) -> RouteConfiguration:
         dirty = self._covered(hosts) | {host for host in hosts if host.startswith("*")}
+        dirty = dirty.union(*(self._dependents[host] for host in dirty if host in self._dependents))
         for host in tuple(dirty):
             # A service takes over what a wildcard VirtualService served as a plain host, and gives it back when it
             # goes.
@@ -181,12 +188,14 @@ class SnapshotBuilder:
         owner = None
         if service is not None:
             owner = service.resources[0]
-            built = tuple(self._routes.service_hosts(service, self._virtual_services.lookup(host)))
+            resource = self._virtual_services.lookup(host)
+            built = tuple(self._routes.service_hosts(service, resource))
         else:
             resource = self._virtual_services.exactly(host)
             if resource is not None and not (host.startswith("*") and self._covered([host])):
                 owner = resource
                 built = (self._routes.plain_host(host, resource),)
+        self._depend(host, frozenset(self._routes.destinations(resource)) if built and resource else frozenset())
         old_key, new_key = self._sort_keys.get(host), None
         if built and owner is not None:
             new_key = (*precedence(owner), host)
@@ -200,3 +209,26 @@ class SnapshotBuilder:
             self._sort_keys[host] = new_key
             self._virtual_hosts[host] = tuple(old[old.index(new)] if new in old else new for new in built)
         return True
+
+    def _depend(self, host: str, destinations: frozenset[str]) -> None:
+        """Note that the routes of `host` must be built anew when a service or rule of these hosts changes."""
+        old = self._destinations.pop(host, frozenset())
+        for destination in old - destinations:
+            self._dependents[destination].discard(host)
+            if not self._dependents[destination]:
+                del self._dependents[destination]
+        for destination in destinations - old:
+            self._dependents[destination].add(host)
+        if destinations:
+            self._destinations[host] = destinations
+
+    def _consistent_hash(self, host: str, port: int, subset: str) -> ConsistentHash | None:
+        """Return the hash settings that apply to a port and subset of a host."""
+        service = self._known.get(host)
+        rule = self.rule(service) if service is not None else None
+        if rule is None:
+            return None
+        merged = next((merged for merged in rule.subsets if merged.subset.name == subset), None) if subset else None
+        policy = effective_policy(rule.traffic_policy, merged.subset.traffic_policy if merged else None, port)
+        balancer = policy.policy.load_balancer if policy is not None else None
+        return balancer.consistent_hash if balancer is not None else None

@@ -4,6 +4,7 @@ Ports `validateHTTPRoute`, `validateHTTPRetry`, `validateHTTPFaultInjection` and
 pkg/config/validation).
 """
 
+import http
 import re
 from collections.abc import Mapping, Sequence
 
@@ -65,13 +66,14 @@ GRPC_STATUSES = (
     "DATA_LOSS",
     "UNAUTHENTICATED",
 )
+_STATUSES = frozenset(int(status) for status in http.HTTPStatus)
 _REDIRECT_CODES = (0, 301, 302, 303, 307, 308)
 _HEADER_NAME = re.compile(r":?[-_A-Za-z0-9.!#$%&'*+^`|~]+")
 
 
 def is_http_status(text: str) -> bool:
-    """Whether a word of retryOn is a status code that Go knows a phrase for, or at least a plausible one."""
-    return text.isascii() and text.isdigit() and 100 <= int(text) <= 599
+    """Whether a word of retryOn is a status code that has a standard phrase."""
+    return text.isascii() and text.isdigit() and len(text) == 3 and int(text) in _STATUSES
 
 
 def check_http_route(route: HttpRoute, path: Path, report: Report) -> None:
