@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler as AioHandler
 from aiohttp.typedefs import Middleware
 
-from proxy.admin import clusters, config_status, events, explain, override_pages, server_pages, stats
+from proxy.admin import clusters, config_status, events, explain, override_pages, server_pages, stats, watch
 from proxy.admin.context import AdminContext
 from proxy.admin.streaming import text
 
@@ -147,6 +147,7 @@ ENDPOINTS = (
         _OVERRIDE,
         changes_state=True,
     ),
+    Endpoint("/warnings", watch.handle_warnings, "print what disables detection, and panic that reaches ejected hosts"),
 )
 
 
@@ -154,6 +155,8 @@ def create_admin(context: AdminContext) -> web.Application:
     """Return the application; whoever runs the sidecar gives it a listener and closes it."""
     application = web.Application(middlewares=[_guard(context)])
     application[events.READERS] = set()
+    application[watch.WATCH] = watch.Watch(context)
+    application.cleanup_ctx.append(watch.watch)
     application.on_response_prepare.append(_set_common_headers)
     application.on_shutdown.append(events.end_streams)
     for endpoint in ENDPOINTS:
