@@ -155,14 +155,19 @@ class Traffic:
             raise ScenarioError("panic_threshold", f"{panic_threshold!r} is not a whole percentage")
         if "duration" not in data:
             raise ScenarioError("duration", "is missing; for example 2m")
+        duration = _time(data["duration"], "duration")
+        expectations = _expectations(data.get("expect") or ())
+        for expectation in expectations:
+            if expectation.at_ms > duration:
+                raise ScenarioError(expectation.path, f"is after the end, {duration} ms")
         return cls(
-            duration_ms=_time(data["duration"], "duration"),
+            duration_ms=duration,
             rate=rate,
             balancer=balancer,
             panic_threshold=panic_threshold,
             error_codes=_error_codes(data.get("error_codes") or ()),
             behaviours=behaviours,
-            expectations=_expectations(data.get("expect") or ()),
+            expectations=expectations,
         )
 
 

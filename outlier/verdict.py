@@ -126,12 +126,13 @@ class Verdict:
             lines += [_run(run) for run in self.runs]
             lines += [_rate(rate) for rate in self.rates]
         if self.limit is not None:
-            lines.append(f"{describe_limit(self.limit)}.".capitalize())
+            lines.append(f"{describe_limit(self.limit)}.")
         return tuple(lines)
 
     def _state(self) -> str:
         if not self.ejected:
-            return "In: not ejected." if not self.num_ejections else f"In: ejected {self.num_ejections} times before."
+            times = {0: "not ejected", 1: "ejected once before"}
+            return f"In: {times.get(self.num_ejections, f'ejected {self.num_ejections} times before')}."
         assert self.last_ejection is not None
         assert self.time_left is not None
         return f"Ejected: {describe_detection(self.last_ejection)}; {_time_left(self.time_left, self.at_ms)}."

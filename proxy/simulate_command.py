@@ -27,12 +27,12 @@ from outlier import (
     simulate,
 )
 from proxy.config.destination_rule import DestinationRule
-from proxy.config.issue import Report
 from proxy.config.outlier_conversion import convert_outlier_detection
 from proxy.config.releases import IstioRelease
 from proxy.config.resource import read_resources
 from proxy.errors import ProxyError
 
+_API_VERSION = "networking.istio.io/v1"
 _ENVOY_PANIC_THRESHOLD = 50  # percent; applies when Istio sends none
 
 
@@ -151,13 +151,16 @@ def _scenario(data: Mapping[str, Any], rule: DestinationRule | None, istio: Isti
 
 
 def _read_rule(data: Any) -> DestinationRule:
-    """Read a rule's spec, or the spec of a whole Kubernetes object."""
-    spec = data.get("spec", data) if isinstance(data, Mapping) else data
-    report = Report()
-    rule = DestinationRule.read(spec, ("destination_rule",), report)
-    for issue in report:
+    """Read a rule: its spec alone, or the whole Kubernetes object or MCP resource."""
+    if isinstance(data, Mapping) and not data.keys() & {"kind", "body", "metadata"}:
+        data = {"apiVersion": _API_VERSION, "kind": "DestinationRule", "metadata": {"name": "scenario"}, "spec": data}
+    contents = read_resources(json.dumps(data, default=str), "")
+    for issue in contents.errors:
         raise ScenarioError("destination_rule", issue.message)
-    return rule
+    for resource in contents.resources.values():
+        if isinstance(resource.body, DestinationRule):
+            return resource.body
+    raise ScenarioError("destination_rule", "is no DestinationRule")
 
 
 def _with_rule(scenario: Scenario, data: Mapping[str, Any], rule: DestinationRule, istio: IstioRelease) -> Scenario:
