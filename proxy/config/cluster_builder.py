@@ -38,6 +38,7 @@ from proxy.config.destination_rule import (
 from proxy.config.destination_rule import RetryBudget as RetryBudgetBlock
 from proxy.config.destination_rule import TcpKeepalive as TcpKeepaliveBlock
 from proxy.config.destination_rule import TlsMode as TlsModeBlock
+from proxy.config.locality import is_locality_weighted, policy_setting
 from proxy.config.mesh_config import MeshConfig
 from proxy.config.outlier_conversion import OutlierConversion, convert_outlier_detection, to_ms
 from proxy.config.releases import CURRENT, IstioRelease
@@ -85,6 +86,7 @@ class SentCluster:
     retry_budget: dict[str, Any] | None
     load_balancer: dict[str, Any]
     slow_start: dict[str, Any] | None
+    locality_weighted: bool
     outlier: OutlierConversion
 
     def load_balancer_config(self) -> LoadBalancerConfig:
@@ -152,6 +154,9 @@ def convert_policy(
         retry_budget=None if policy.retry_budget is None else _retry_budget(policy.retry_budget),
         load_balancer=load_balancer,
         slow_start=slow_start,
+        locality_weighted=is_locality_weighted(
+            policy_setting(policy, mesh), outlier=policy.outlier_detection is not None
+        ),
         outlier=outlier,
     )
 

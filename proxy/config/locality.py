@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from proxy.config.cluster_config import UINT32_MAX, Endpoint, Locality
-from proxy.config.destination_rule import Distribute, Failover, LocalityLbSetting, TrafficPolicy, ZoneAwareLbSetting
+from proxy.config.destination_rule import (
+    Distribute,
+    Failover,
+    LoadBalancer,
+    LocalityLbSetting,
+    TrafficPolicy,
+    ZoneAwareLbSetting,
+)
 from proxy.config.mesh_config import MeshConfig
 from proxy.config.node import NodeConfig
 from proxy.config.traffic_policy import MESH_DEFAULT, EffectivePolicy
@@ -208,13 +215,15 @@ def _zone_aware(groups: Sequence[LocalityGroup], setting: ZoneAwareLbSetting, no
     return _with_ranks(placed, ranks, 3)
 
 
-@attrs.frozen(kw_only=True)
-class PlacedEndpoints:
-    """Endpoints with their priorities; weights by priority and locality when localities are weighed."""
-
-    endpoints: tuple[Endpoint, ...]
-    locality_weighted: bool = False
-    weights: Mapping[tuple[int, Locality], int] = attrs.field(factory=dict)
+def policy_setting(policy: TrafficPolicy, mesh: MeshConfig) -> EffectiveSetting | None:
+    """Return the setting of a cluster's effective policy; the mesh's locality setting is on by default."""
+    block = policy.load_balancer or LoadBalancer()
+    return effective_setting(
+        block.locality_lb_setting,
+        block.zone_aware_lb_setting,
+        mesh.locality_lb_setting or LocalityLbSetting(),
+        mesh.zone_aware_lb_setting,
+    )
 
 
 def is_locality_weighted(setting: EffectiveSetting | None, *, outlier: bool) -> bool:
@@ -226,6 +235,14 @@ def is_locality_weighted(setting: EffectiveSetting | None, *, outlier: bool) -> 
     return bool(locality.distribute) or (failover and (outlier or setting.force))
 
 
+@attrs.frozen(kw_only=True)
+class PlacedEndpoints:
+    """Endpoints with their priorities, and the weight of each locality in each priority."""
+
+    endpoints: tuple[Endpoint, ...]
+    weights: Mapping[tuple[int, Locality], int] = attrs.field(factory=dict)
+
+
 def locate_endpoints(
     endpoints: tuple[Endpoint, ...], effective: EffectivePolicy | None, node: NodeConfig, mesh: MeshConfig
 ) -> PlacedEndpoints:
@@ -235,26 +252,15 @@ def locate_endpoints(
     endpoints without that default).
     """
     policy = effective.policy if effective is not None else TrafficPolicy()
-    block = policy.load_balancer
-    outlier = policy.outlier_detection is not None
-    own_outlier = outlier and effective is not None and effective.origins.get("outlier_detection") != MESH_DEFAULT
-    mesh_locality = mesh.locality_lb_setting or LocalityLbSetting()
-    setting = effective_setting(
-        block.locality_lb_setting if block is not None else None,
-        block.zone_aware_lb_setting if block is not None else None,
-        mesh_locality,
-        mesh.zone_aware_lb_setting,
+    setting = policy_setting(policy, mesh)
+    outlier = (
+        effective is not None
+        and policy.outlier_detection is not None
+        and effective.origins.get("outlier_detection") != MESH_DEFAULT
     )
     by_locality: dict[Locality, list[Endpoint]] = {}
     for endpoint in endpoints:
         by_locality.setdefault(endpoint.locality, []).append(endpoint)
-    weighted = is_locality_weighted(setting, outlier=outlier)
-    if (
-        len(by_locality) <= 1
-        and not weighted
-        and not (setting and setting.locality and setting.locality.failover_priority)
-    ):
-        return PlacedEndpoints(endpoints=endpoints)
     groups = [
         LocalityGroup(
             locality=locality if locality != Locality() else None,
@@ -263,10 +269,11 @@ def locate_endpoints(
         )
         for locality, members in sorted(by_locality.items(), key=lambda item: str(item[0]))
     ]
-    placed = place_groups(groups, setting, node, outlier=own_outlier)
+    placed = place_groups(groups, setting, node, outlier=outlier)
+    # Endpoints may be equal, so identity tells them apart.
     priorities = {id(endpoint): group.priority for group in placed for endpoint in group.endpoints}
     located = tuple(
-        endpoint if not priorities[id(endpoint)] else attrs.evolve(endpoint, priority=priorities[id(endpoint)])
+        attrs.evolve(endpoint, priority=priorities[id(endpoint)]) if priorities[id(endpoint)] else endpoint
         for endpoint in endpoints
         if id(endpoint) in priorities
     )
@@ -275,4 +282,4 @@ def locate_endpoints(
         if group.weight is not None and group.endpoints:
             key = (group.priority, group.locality or Locality())
             weights[key] = min(weights.get(key, 0) + group.weight, UINT32_MAX)
-    return PlacedEndpoints(endpoints=located, locality_weighted=weighted, weights=weights if weighted else {})
+    return PlacedEndpoints(endpoints=located, weights=weights)

@@ -108,7 +108,7 @@ def build_cluster(
         endpoints = tuple(endpoint for endpoint in endpoints if endpoint.health_status is not HealthStatus.UNHEALTHY)
     placed = locate_endpoints(endpoints, plan.policy, context.node, context.mesh)
     load_balancer = plan.sent.load_balancer_config()
-    if placed.locality_weighted:
+    if plan.sent.locality_weighted:
         load_balancer = attrs.evolve(load_balancer, locality_weighted=True, locality_weights=placed.weights)
     return ClusterConfig(
         name=plan.name,
