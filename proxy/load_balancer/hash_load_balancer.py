@@ -28,6 +28,8 @@ Defer = Callable[[Callable[[], None]], object]
 # million.
 _STALE_ATTEMPTS = 20
 
+_MANY_HOSTS = 1_000  # from here on the keys alone are a step's work
+
 
 class HashedPriority:
     """The table of one priority, and the one that is being built to replace it.
@@ -231,6 +233,8 @@ class HashLoadBalancer(LoadBalancer):
     def _build(self, members: HashMembers) -> HashTableBuilder:
         config = self._config
         keys = [hash_key(host, use_hostname=config.use_hostname_for_hashing) for host in members.hosts]
+        if len(keys) > _MANY_HOSTS:
+            yield
         if config.policy is LbPolicy.MAGLEV:
             table = yield from build_maglev(members, keys, table_size=config.maglev_table_size or DEFAULT_TABLE_SIZE)
         else:

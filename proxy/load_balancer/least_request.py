@@ -3,6 +3,7 @@
 Ports `LeastRequestLoadBalancer` (Envoy, source/extensions/load_balancing_policies/least_request/least_request_lb.cc).
 """
 
+import operator
 from collections.abc import Callable
 
 from outlier.sources import RandomGenerator
@@ -10,6 +11,8 @@ from proxy.config.cluster_config import SelectionMethod
 from proxy.load_balancer.host_source import ScheduledSource
 from proxy.load_balancer.scheduled_load_balancer import ScheduledLoadBalancer
 from proxy.upstream.host import Host
+
+_RQ_ACTIVE = operator.attrgetter("rq_active")
 
 
 class LeastRequestSource(ScheduledSource):
@@ -68,17 +71,10 @@ class FullScanSource(ScheduledSource):
         return "least active requests of all"
 
     def pick_equal(self, hosts: tuple[Host, ...]) -> Host:
-        """Return one of the least busy hosts, by reservoir sampling: one draw for each tie met."""
-        draw = self._draw
-        least, tied = hosts[0], 0
-        for host in hosts:
-            if host.rq_active < least.rq_active:
-                least, tied = host, 1
-            elif host.rq_active == least.rq_active:
-                tied += 1
-                if tied > 1 and draw() % tied == 0:
-                    least = host
-        return least
+        """Return one of the least busy hosts; Envoy draws once for each tie it meets, to the same effect."""
+        least = min(map(_RQ_ACTIVE, hosts))
+        tied = [host for host in hosts if host.rq_active == least]
+        return tied[self._draw() % len(tied)]
 
 
 class LeastRequest(ScheduledLoadBalancer):

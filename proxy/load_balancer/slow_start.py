@@ -68,6 +68,9 @@ class SlowStartTracker:
     def scale(self, weight: float, host: Host) -> float:
         """Return the part of `weight` that `host` has now; only a healthy host is scaled."""
         began_ms = self._began_ms.get(host)
-        if began_ms is None or not host.healthy:
+        if began_ms is None:
             return weight
-        return slow_start_weight(weight, self._time_source.monotonic_ms() - began_ms, self._config)
+        elapsed_ms = self._time_source.monotonic_ms() - began_ms
+        if elapsed_ms >= self._config.window_ms or not host.healthy:
+            return weight
+        return slow_start_weight(weight, elapsed_ms, self._config)

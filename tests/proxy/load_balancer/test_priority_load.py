@@ -1,7 +1,7 @@
 """Loads and panic as pure functions; the recorded rows are in tests/conformance."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.load_balancer.priority_load import (
@@ -26,6 +26,7 @@ def level_counts(draw: st.DrawFn) -> LevelCounts:
     return LevelCounts(total, healthy, degraded, draw(st.integers(0, total - healthy - degraded)))
 
 
+@settings(max_examples=60)
 @given(
     levels=st.lists(level_counts(), min_size=1, max_size=5),
     panic_threshold=st.integers(0, 100),
