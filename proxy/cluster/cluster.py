@@ -15,13 +15,13 @@ from outlier import (
     Detector,
     EjectionEvent,
     EnvoyRelease,
+    ErrorMatcher,
     HostMonitor,
     RandomGenerator,
-    Result,
     Runtime,
     TimeSource,
-    grpc_to_http_status,
 )
+from outlier.reporting import report_response
 from proxy.cluster.outlier_driver import OutlierDriver
 from proxy.codec.headers import get_header
 from proxy.codec.http1_response import ResponseHead
@@ -34,10 +34,6 @@ from proxy.upstream.host import HealthFlag, Host
 from proxy.upstream.priority_set import PrioritySet
 from proxy.upstream.resource_manager import ResourceManager
 from proxy.upstream.stats import ClusterStats
-
-_REQUEST_SUCCESS = Result.EXT_ORIGIN_REQUEST_SUCCESS
-_REQUEST_FAILED = Result.EXT_ORIGIN_REQUEST_FAILED
-_REQUEST_DEGRADED = Result.EXT_ORIGIN_REQUEST_DEGRADED
 
 
 @attrs.frozen(kw_only=True)
@@ -64,6 +60,7 @@ class Cluster:
         self.priority_set = PrioritySet()
         self.resources = ResourceManager(config.circuit_breakers)
         self.detector: Detector | None = None
+        self._error_matcher = _error_matcher(config)
         self._environment = environment
         self._driver: OutlierDriver | None = None
         self._hosts_by_monitor: dict[HostMonitor, Host] = {}
@@ -83,6 +80,7 @@ class Cluster:
         """Take a new configuration; requests in flight go on under the old one."""
         old, self.config = self.config, config
         self.resources.limits = config.circuit_breakers
+        self._error_matcher = _error_matcher(config)
         if config.outlier_detection != old.outlier_detection:
             self._stop_detector()
         if config.endpoints != old.endpoints:
@@ -118,11 +116,10 @@ class Cluster:
 
     def report_response(self, monitor: HostMonitor, head: ResponseHead) -> None:
         """Tell a host's monitor what its response head means."""
-        status = head.status
-        if head.marks & (DEGRADED | GRPC_STATUS):
-            self._report_marked_response(monitor, head)
+        if self._error_matcher is None and not head.marks & (DEGRADED | GRPC_STATUS):
+            report_response(monitor, head.status)
         else:
-            monitor.put_result(_REQUEST_SUCCESS if status < 500 else _REQUEST_FAILED, status)
+            self._report_in_full(self._error_matcher, monitor, head)
 
     def _create_load_balancer(self) -> LoadBalancer:
         environment = self._environment
@@ -218,20 +215,27 @@ class Cluster:
         if newly_ejected and host.pool is not None:
             host.pool.drain()
 
-    def _report_marked_response(self, monitor: HostMonitor, head: ResponseHead) -> None:
-        """Report a response that says more than its status: a gRPC status, or that the host is degraded."""
-        status = head.status
+    def _report_in_full(self, matcher: ErrorMatcher | None, monitor: HostMonitor, head: ResponseHead) -> None:
+        """Report a response that is judged by more than its status."""
+        grpc_status = None
         if head.marks & GRPC_STATUS and _is_grpc(head):
-            grpc_status = get_header(head.headers, b"grpc-status") or b""
-            if grpc_status.isdigit():
-                status = grpc_to_http_status(int(grpc_status))
-        if status >= 500:
-            monitor.put_result(_REQUEST_FAILED, status)
-        elif head.marks & DEGRADED:
-            monitor.put_result(_REQUEST_DEGRADED, status)
-        else:
-            monitor.put_result(_REQUEST_SUCCESS, status)
+            text = get_header(head.headers, b"grpc-status") or b""
+            grpc_status = int(text) if text.isdigit() else None
+        matched = None
+        if matcher is not None:
+            matched = matcher.matches(head.status, lambda name: _joined_values(head, name.encode("latin-1")))
+        degraded = head.marks & DEGRADED != 0
+        report_response(monitor, head.status, grpc_status=grpc_status, matched=matched, degraded=degraded)
 
 
 def _is_grpc(head: ResponseHead) -> bool:
     return (get_header(head.headers, b"content-type") or b"").startswith(b"application/grpc")
+
+
+def _joined_values(head: ResponseHead, name: bytes) -> str | None:
+    values = [value for key, value in head.headers if key == name]
+    return b",".join(values).decode("latin-1") if values else None
+
+
+def _error_matcher(config: ClusterConfig) -> ErrorMatcher | None:
+    return ErrorMatcher.for_statuses(config.error_codes) if config.error_codes else None

@@ -304,11 +304,10 @@ class Exchange:
             return  # ended in the same sweep
         assert self.cluster is not None
         self.cluster.stats.upstream_rq_timeout += 1
+        upstream.time_out(responding=self.status != 0)
         if not self.status:
-            upstream.time_out()
             self._reply(ROUTE_TIMEOUT)
             return
-        upstream.cancel()
         self.flags = (ResponseFlag.UPSTREAM_REQUEST_TIMEOUT,)
         self.details = ROUTE_TIMEOUT.details
         self._end()

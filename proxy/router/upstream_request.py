@@ -7,7 +7,7 @@ the reporting of `Filter` (Envoy, source/common/router/{upstream_request,router}
 
 from typing import TYPE_CHECKING
 
-from outlier import Result
+from outlier.reporting import report_connected, report_overflow, report_reset, report_timeout
 from proxy.cluster.cluster import Cluster
 from proxy.codec.headers import HeaderList
 from proxy.codec.http1_response import ResponseHead
@@ -16,11 +16,6 @@ from proxy.upstream.stream import RequestEncoder, ResetReason
 
 if TYPE_CHECKING:
     from proxy.router.exchange import Exchange
-
-# Enum members cost a lookup through the class each; these are read on every request.
-_CONNECT_SUCCESS = Result.LOCAL_ORIGIN_CONNECT_SUCCESS
-_CONNECT_FAILED = Result.LOCAL_ORIGIN_CONNECT_FAILED
-_TIMEOUT = Result.LOCAL_ORIGIN_TIMEOUT
 
 
 class UpstreamRequest:
@@ -52,11 +47,12 @@ class UpstreamRequest:
             assert pool is not None
             pool.cancel(self)
 
-    def time_out(self) -> None:
-        """Give the attempt up because its time is over; the host is charged if it had the request."""
+    def time_out(self, *, responding: bool) -> None:
+        """Give the attempt up because its time is over; a host that had the request and owes the head is charged."""
         if self.encoder is not None:
-            self.host.rq_timeout += 1
-            self.host.monitor.put_result(_TIMEOUT, 504)
+            if not responding:
+                self.host.rq_timeout += 1
+            report_timeout(self.host.monitor, responding=responding)
         self.cancel()
 
     # PoolClient
@@ -65,13 +61,15 @@ class UpstreamRequest:
         """Send the request."""
         self._waiting = False
         self.encoder = encoder
-        self.host.monitor.put_result(_CONNECT_SUCCESS)
+        report_connected(self.host.monitor)
         self._exchange.on_upstream_ready(encoder)
 
     def on_pool_failure(self, reason: ResetReason, detail: str) -> None:
         """No stream; an overflow of our own limits is not the host's fault."""
         self._waiting = False
-        if reason is not ResetReason.OVERFLOW:
+        if reason is ResetReason.OVERFLOW:
+            report_overflow(self.host.monitor)
+        else:
             self._charge_reset()
         self._exchange.on_upstream_reset(reason, detail)
 
@@ -117,6 +115,5 @@ class UpstreamRequest:
         self._exchange.on_upstream_writable(writable=writable)
 
     def _charge_reset(self) -> None:
-        host = self.host
-        host.rq_error += 1
-        host.monitor.put_result(_CONNECT_FAILED)
+        self.host.rq_error += 1
+        report_reset(self.host.monitor)
