@@ -2,11 +2,13 @@
 
 import itertools
 
+import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.cluster_config import LbPolicy
+from proxy.config.cluster_config import Endpoint, LbPolicy
 from proxy.load_balancer.bounded_load import _mersenne_twister, _shuffled
+from proxy.upstream.host import Host
 from tests.proxy.load_balancer.cluster import Cluster, Context
 
 KEY = 1234567890123456789
@@ -77,6 +79,21 @@ def test_the_least_overloaded_host_is_taken_when_all_are(cluster):
     clients.stats.upstream_rq_active = 0
 
     assert [clients.pick(Context(KEY + number)) for number in range(5)] == [1] * 5
+
+
+def test_requests_that_never_end_are_spread_as_recorded(cluster):
+    """Recorded on Envoy 1.40: keys k0, k1, k2 in turn, no answer to any; without a bound all would go to host 2."""
+    recorded = [2, 2, 2, 2, 0, 2, 2, 0, 2, 0, 2, 2, 0, 2, 1, 2, 2, 1, 2, 0, 2, 2, 0, 2]
+    hosts = [Host(Endpoint(address=f"127.0.0.1:{23200 + n}", weight=weight)) for n, weight in enumerate((1, 1, 2))]
+    clients = cluster(LbPolicy.RING_HASH, hosts=hosts, hash_balance_factor=120)
+    picked = []
+    for number in range(len(recorded)):
+        host = clients.load_balancer.choose_host(Context(xxhash.xxh64_intdigest(b"k%d" % (number % 3))))
+        host.rq_active += 1
+        clients.stats.upstream_rq_active += 1
+        picked.append(clients.number(host))
+
+    assert picked == recorded
 
 
 def test_a_share_is_at_least_one_request(cluster):

@@ -62,6 +62,30 @@ def test_loads_stay_when_nobody_can_serve():
     assert attempted(1, 0).adjust(given) is given
 
 
+@pytest.mark.parametrize(
+    ("priorities", "update_frequency", "recorded"),
+    [
+        (2, 1, [0, 1, 0, 1, 0, 1, 0, 1, 0]),
+        (2, 2, [0, 0, 1, 1, 0, 0, 1, 1, 0]),
+        (2, 3, [0, 0, 0, 1, 1, 1, 0, 0, 0]),
+        (3, 1, [0, 1, 2, 0, 1, 2, 0, 1, 2]),
+        (3, 2, [0, 0, 1, 1, 2, 2, 0, 0, 1]),
+        (3, 3, [0, 0, 0, 1, 1, 1, 2, 2, 2]),
+    ],
+)
+def test_attempts_of_one_request_walk_the_priorities(cluster, priorities, update_frequency, recorded):
+    """Recorded on Envoy 1.40: one healthy host a priority, every attempt answered 503, eight retries."""
+    clients = cluster(hosts=[make_host(priority, priority=priority) for priority in range(priorities)])
+    previous = PreviousPriorities(update_frequency)
+    walked = []
+    for _ in recorded:
+        host = clients.load_balancer.choose_host(Context(retry_priority=previous))
+        previous.on_host_attempted(host)
+        walked.append(host.priority)
+
+    assert walked == recorded
+
+
 @pytest.mark.parametrize("policy", [LbPolicy.ROUND_ROBIN, LbPolicy.LEAST_REQUEST, LbPolicy.RANDOM])
 def test_a_balancer_follows_the_adjusted_loads(cluster, policy):
     clients = cluster(policy, hosts=[make_host(0), make_host(1, priority=1, weight=2), make_host(2, priority=1)])
