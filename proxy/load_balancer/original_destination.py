@@ -21,7 +21,7 @@ class OriginalDestination(LoadBalancer):
     """Finds or makes the host of the address in the context.
 
     Args:
-        config: As for every balancer; only what concerns panic is looked at, for the statistics.
+        config: As for every balancer; only `explain` looks at it.
         priority_set: The hosts made so far; new ones are added to it.
         random: Not used, as nothing is left to chance.
         stats: As for every balancer.
