@@ -24,6 +24,7 @@ from outlier import (
 from outlier.reporting import report_response
 from proxy.cluster.outlier_driver import OutlierDriver
 from proxy.codec.headers import get_header
+from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.cluster_config import ClusterConfig, Endpoint
 from proxy.deadlines import Deadlines
@@ -114,12 +115,12 @@ class Cluster:
         if self.detector is not None:
             self.detector.stats.reset_counters()
 
-    def report_response(self, monitor: HostMonitor, head: ResponseHead) -> None:
+    def report_response(self, monitor: HostMonitor, request: RequestHead, head: ResponseHead) -> None:
         """Tell a host's monitor what its response head means."""
         if self._error_matcher is None and not head.marks & (DEGRADED | GRPC_STATUS):
             report_response(monitor, head.status)
         else:
-            self._report_in_full(self._error_matcher, monitor, head)
+            self._report_in_full(monitor, request, head)
 
     def _create_load_balancer(self) -> LoadBalancer:
         environment = self._environment
@@ -215,21 +216,23 @@ class Cluster:
         if newly_ejected and host.pool is not None:
             host.pool.drain()
 
-    def _report_in_full(self, matcher: ErrorMatcher | None, monitor: HostMonitor, head: ResponseHead) -> None:
+    def _report_in_full(self, monitor: HostMonitor, request: RequestHead, head: ResponseHead) -> None:
         """Report a response that is judged by more than its status."""
         grpc_status = None
-        if head.marks & GRPC_STATUS and _is_grpc(head):
+        if head.marks & GRPC_STATUS and _is_grpc(request):
             text = get_header(head.headers, b"grpc-status") or b""
             grpc_status = int(text) if text.isdigit() else None
         matched = None
+        matcher = self._error_matcher
         if matcher is not None:
             matched = matcher.matches(head.status, lambda name: _joined_values(head, name.encode("latin-1")))
         degraded = head.marks & DEGRADED != 0
         report_response(monitor, head.status, grpc_status=grpc_status, matched=matched, degraded=degraded)
 
 
-def _is_grpc(head: ResponseHead) -> bool:
-    return (get_header(head.headers, b"content-type") or b"").startswith(b"application/grpc")
+def _is_grpc(request: RequestHead) -> bool:
+    content_type = get_header(request.headers, b"content-type") or b""
+    return content_type == b"application/grpc" or content_type.startswith((b"application/grpc+", b"application/grpc;"))
 
 
 def _joined_values(head: ResponseHead, name: bytes) -> str | None:

@@ -10,7 +10,14 @@ from typing import Any
 
 import httptools
 
-from proxy.codec.headers import CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, HeaderList, HeaderTable
+from proxy.codec.headers import (
+    CONNECTION,
+    CONTENT_LENGTH,
+    NOTED_FIRST,
+    TRANSFER_ENCODING,
+    HeaderList,
+    HeaderTable,
+)
 
 MAX_HEAD_BYTES = 60 * 1024  # Envoy's max_request_headers_kb
 MAX_HEADERS = 100  # Envoy's max_headers_count
@@ -65,7 +72,9 @@ class Http1Parser:
         "_marks",
         "_max_head_bytes",
         "_max_headers",
+        "_read_bytes",
         "_table",
+        "_unproductive_bytes",
         "_until_close",
     )
 
@@ -82,10 +91,19 @@ class Http1Parser:
         self._until_close = False
         self._in_head = False
         self._head_bytes = 0
+        self._read_bytes = 0
+        self._unproductive_bytes = 0  # of a chunked message since its last piece of body: sizes, extensions, trailers
+        self._chunked = False
+        self._headers: HeaderList = []
         self._llhttp = self._new_llhttp()
 
     def _new_llhttp(self) -> Any:
         raise NotImplementedError
+
+    @property
+    def in_head(self) -> bool:
+        """Whether a head has begun and is not complete."""
+        return self._in_head
 
     def feed(self, data: bytes) -> list[Any]:
         """Parse one read; return its events in order.
@@ -95,10 +113,10 @@ class Http1Parser:
         events = self._events = []
         if self._body_left or self._until_close:
             data = self._pass_body(data)
+        self._read_bytes = len(data)
         if self._in_head:
             self._head_bytes += len(data)
-        else:
-            self._head_bytes = len(data)
+        self._unproductive_bytes += len(data)
         while data:
             try:
                 self._llhttp.feed_data(data)
@@ -116,7 +134,9 @@ class Http1Parser:
                 return events
         if self._in_head:
             if self._head_bytes > self._max_head_bytes:
-                events.append(self._head_too_large())
+                events.append(head_too_large())
+        elif self._chunked and self._unproductive_bytes > self._max_head_bytes:
+            events.append(trailers_too_large())
         elif self._content_length > self._body_seen:
             self._body_left = self._content_length - self._body_seen
             self._content_length = -1
@@ -150,18 +170,14 @@ class Http1Parser:
             return ProtocolError("http1.invalid_characters", reason=error)
         return ProtocolError("http1.codec_error", reason=error)
 
-    def _head_too_large(self) -> ProtocolError:
-        return ProtocolError("http1.headers_too_large", status=431, body=b"Request Header Fields Too Large")
-
-    def _too_many_headers(self) -> ProtocolError:
-        return ProtocolError("http1.too_many_headers", status=431, body=b"Request Header Fields Too Large")
-
     # httptools calls these; all of them run inside `feed`.
 
     def on_message_begin(self) -> None:
         """Start a head."""
         self._in_head = True
-        self._headers: HeaderList = []
+        # A head that begins behind other messages of a read has an unknown part of it: less than one read.
+        self._head_bytes = 0 if self._events else self._read_bytes
+        self._headers = []
         self._marks = 0
         self._dropped = 0
         self._content_length = -1
@@ -176,19 +192,23 @@ class Http1Parser:
         mark = self._table.get(name)
         if mark is None:
             self._headers.append((name, value))
+        elif mark >= NOTED_FIRST and self._in_head:
+            self._marks |= mark
+            self._headers.append((name, value))
         else:
-            self._on_marked_header(mark, name, value)
+            self._on_framing_header(mark, name, value)
 
-    def _on_marked_header(self, mark: int, name: bytes, value: bytes) -> None:
-        """Take a line that the table names; in trailers, whatever frames or routes is dropped."""
+    def _on_framing_header(self, mark: int, name: bytes, value: bytes) -> None:
+        """Take a line that means something to the codec; in trailers, whatever the table names is dropped."""
         if not self._in_head:
+            self._dropped += 1
             return
         self._marks |= mark
         if mark == CONTENT_LENGTH:
             self._content_length = int(value)
             self._headers.append((name, value))
         elif mark == TRANSFER_ENCODING:
-            if value.lower() != b"chunked":
+            if value.lower() != b"chunked" or self._chunked:
                 raise unsupported_transfer_encoding(f"Transfer-Encoding is {value!r}")
             self._chunked = True
             self._dropped += 1
@@ -201,20 +221,50 @@ class Http1Parser:
     def _on_other_header(self, mark: int, name: bytes, value: bytes) -> None:
         raise NotImplementedError
 
-    def _finish_head(self) -> None:
-        """Check the limits; from here on `on_header` collects trailers."""
+    def _finish_head(self, start_line_bytes: int) -> HeaderList:
+        """Check the limits and return the head's lines; from here on `on_header` collects trailers."""
         self._in_head = False
-        if len(self._headers) + self._dropped > self._max_headers:
-            raise self._too_many_headers()
-        if self._head_bytes > self._max_head_bytes:
-            size = sum(len(name) + len(value) + 4 for name, value in self._headers)
-            if size > self._max_head_bytes:
-                raise self._head_too_large()
+        headers, self._headers = self._headers, []
+        if len(headers) + self._dropped > self._max_headers:
+            raise ProtocolError("http1.too_many_headers", status=431, body=_TOO_LARGE)
+        received = max(self._read_bytes, self._head_bytes)  # adding up each head would cost every request
+        if received > self._max_head_bytes and start_line_bytes + _size(headers) > self._max_head_bytes:
+            raise head_too_large()
+        self._dropped = 0
+        self._unproductive_bytes = 0
+        return headers
+
+    def _take_trailers(self) -> HeaderList:
+        """Check the limits and return the trailers."""
+        trailers, self._headers = self._headers, []
+        if len(trailers) + self._dropped > self._max_headers:
+            raise ProtocolError("http1.too_many_trailers", status=431, body=_TOO_LARGE)
+        if _size(trailers) > self._max_head_bytes:
+            raise trailers_too_large()
+        return trailers
 
     def on_body(self, data: bytes) -> None:
         """Take a piece of body."""
         self._body_seen += len(data)
+        self._unproductive_bytes = 0
         self._events.append(data)
+
+
+_TOO_LARGE = b"Request Header Fields Too Large"
+
+
+def _size(headers: HeaderList) -> int:
+    return sum(len(name) + len(value) + 4 for name, value in headers)
+
+
+def head_too_large() -> ProtocolError:
+    """Return the error for a head above the limit."""
+    return ProtocolError("http1.headers_too_large", status=431, body=_TOO_LARGE)
+
+
+def trailers_too_large() -> ProtocolError:
+    """Return the error for a chunked body's end (trailers, or chunk extensions) above the limit."""
+    return ProtocolError("http1.trailers_too_large", status=431, body=_TOO_LARGE)
 
 
 def unsupported_transfer_encoding(reason: str) -> ProtocolError:

@@ -9,11 +9,22 @@ from typing import Any
 
 import httptools
 
-from proxy.codec.headers import EXPECT, HOST, NOTED_FIRST, TE, UPGRADE, HeaderList, HeaderTable, remove_headers
+from proxy.codec.headers import (
+    CONNECTION,
+    EXPECT,
+    HOST,
+    NOTED_FIRST,
+    TE,
+    UPGRADE,
+    HeaderList,
+    HeaderTable,
+    remove_headers,
+)
 from proxy.codec.http1_parser import END, MAX_HEAD_BYTES, MAX_HEADERS, End, Http1Parser, ProtocolError
 
 # Not names of headers to remove: handled by name, or what the message cannot be forwarded without.
-_OWN_CONNECTION_TOKENS = frozenset((b"", b"close", b"keep-alive", b"upgrade", b"te", b"host", b"content-length"))
+_OWN_CONNECTION_TOKENS = frozenset((b"", b"close", b"keep-alive", b"upgrade", b"te", b"content-length"))
+_PROTECTED = frozenset((b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"))
 _BEYOND_HOST = NOTED_FIRST - 1 - HOST  # any framing header but Host
 
 
@@ -107,14 +118,12 @@ class RequestParser(Http1Parser):
         self._target += piece
 
     def _on_other_header(self, mark: int, name: bytes, value: bytes) -> None:
-        if mark >= NOTED_FIRST:
-            self._headers.append((name, value))
-            return
         if mark == HOST:
             if self._host is not None:
                 # Envoy joins them with a comma; no reader could agree with us on what that names.
                 raise ProtocolError("http1.codec_error", reason="Host is there twice")
             self._host = value
+            self._dropped += 1
             return
         if mark == TE and value.lower() == b"trailers":
             self._headers.append((name, value))
@@ -127,15 +136,15 @@ class RequestParser(Http1Parser):
 
     def on_headers_complete(self) -> None:
         """Emit the head."""
-        headers = self._headers
         if self._replaying:
             self._in_head = False
+            self._headers = []
             return
         llhttp = self._llhttp
-        if llhttp.get_http_version() != "1.1":
+        # llhttp keeps alive only 1.1 by itself; asking that is cheaper than asking for the version.
+        if (self._marks & CONNECTION or not llhttp.should_keep_alive()) and llhttp.get_http_version() != "1.1":
             raise ProtocolError("low_version", status=426, body=b"Upgrade Required")
-        self._finish_head()
-        self._headers = []  # trailers, from here on
+        headers = self._finish_head(len(self._target))
         method = llhttp.get_method()
         path, authority = split_target(method, self._target, self._host)
         headers.insert(0, (b"host", authority))
@@ -151,13 +160,25 @@ class RequestParser(Http1Parser):
             head.keep_alive = b"close" not in tokens
             nominated = tokens - _OWN_CONNECTION_TOKENS
             if nominated:
-                remove_headers(head.headers, nominated)
+                self._remove_nominated(head, nominated)
             if b"upgrade" in tokens:
                 head.upgrade = self._upgrade
         head.content_length = self._content_length
         head.chunked = self._chunked
         head.end_stream = self._content_length <= 0 and not self._chunked
         head.expects_continue = self._expects_continue
+        if head.method == b"CONNECT" and not head.end_stream:
+            raise ProtocolError("http1.codec_error", reason="CONNECT with a body")
+
+    def _remove_nominated(self, head: RequestHead, nominated: set[bytes]) -> None:
+        """Drop the headers that Connection names; those that say who asks for what may not be made to vanish."""
+        if b"host" in nominated:
+            raise ProtocolError("http1.connection_header_rejected", body=b"", reason="Connection names host")
+        if nominated & _PROTECTED:
+            raise ProtocolError("http1.connection_header_rejected", reason="Connection names x-forwarded-*")
+        remove_headers(head.headers, nominated)
+        for name in nominated:
+            head.marks &= ~self._table.get(name, 0)
 
     def on_message_complete(self) -> None:
         """Emit the end, unless the head was all."""
@@ -165,7 +186,7 @@ class RequestParser(Http1Parser):
         events = self._events
         if events and isinstance(head := events[-1], RequestHead) and (head.end_stream or head.upgrade):
             return
-        events.append(End(self._headers) if self._headers else END)
+        events.append(End(self._take_trailers()) if self._headers or self._dropped else END)
 
     def _on_upgrade(self, rest: bytes) -> bytes:
         """Hold back what follows a head that asks for another protocol.

@@ -8,7 +8,7 @@ from typing import Any
 
 import httptools
 
-from proxy.codec.headers import NOTED_FIRST, UPGRADE, HeaderList
+from proxy.codec.headers import CONNECTION, UPGRADE, HeaderList, remove_headers
 from proxy.codec.http1_parser import END, End, Http1Parser, ProtocolError
 
 
@@ -37,9 +37,10 @@ class ResponseParser(Http1Parser):
     """Events of one upstream connection: `ResponseHead`, `bytes`, `End`, and at last maybe a `ProtocolError`.
 
     The owner calls `expect` once for each request it sends and looks at `keep_alive` once the response has ended.
+    `started` says that part of a response is here.
     """
 
-    __slots__ = ("_head_request", "_interim", "_upgrade_wanted", "keep_alive")
+    __slots__ = ("_head_request", "_interim", "_upgrade_wanted", "keep_alive", "started")
 
     def _new_llhttp(self) -> Any:
         return httptools.HttpResponseParser(self)
@@ -50,6 +51,7 @@ class ResponseParser(Http1Parser):
         self._upgrade_wanted = upgrade
         self._interim = False
         self.keep_alive = True
+        self.started = False
 
     def end_of_stream(self) -> list[Any]:
         """Return the events of the peer's orderly close: `[END]` if it ends a body of unstated length, else nothing."""
@@ -77,41 +79,59 @@ class ResponseParser(Http1Parser):
         return events[: index + 1]
 
     def _on_other_header(self, mark: int, name: bytes, value: bytes) -> None:
-        if mark >= NOTED_FIRST:
+        if mark == UPGRADE and self._upgrade_wanted:
             self._headers.append((name, value))
-        elif mark == UPGRADE:
-            if self._upgrade_wanted:
-                self._headers.append((name, value))
         else:
             self._dropped += 1
+
+    def on_message_begin(self) -> None:
+        """Start a head."""
+        super().on_message_begin()
+        self.started = True
 
     def on_headers_complete(self) -> None:
         """Emit the head."""
         llhttp = self._llhttp
-        headers = self._headers
-        self._finish_head()
-        self._headers = []  # trailers, from here on
+        headers = self._finish_head(0)
         status = llhttp.get_status_code()
-        if llhttp.get_http_version() not in ("1.1", "1.0") or status < 100:
-            raise ProtocolError("http1.codec_error", reason="neither HTTP/1.1 nor HTTP/1.0")
+        if status < 100:
+            raise ProtocolError("http1.codec_error", reason="no such status")
+        keep_alive = llhttp.should_keep_alive()
+        # llhttp keeps alive only 1.1 by itself; asking that is cheaper than asking for the version.
+        if self._marks & CONNECTION or not keep_alive:
+            version = llhttp.get_http_version()
+            if version not in ("1.1", "1.0"):
+                raise ProtocolError("http1.codec_error", reason="neither HTTP/1.1 nor HTTP/1.0")
+            if self._head_request:  # llhttp looks for a body that a HEAD response has not
+                keep_alive = b"close" not in self._connection and (
+                    version == "1.1" or b"keep-alive" in self._connection
+                )
         head = ResponseHead(status, headers, self._marks)
         self._events.append(head)
+        if status < 200 or status == 204:
+            self._refuse_framing(head)
         if status < 200:
             self._on_interim(status)
             return
         self._interim = False
-        if not llhttp.should_keep_alive() or b"close" in self._connection:
+        if not keep_alive:
             self.keep_alive = False
-        if self._head_request:
-            head.content_length = self._content_length
+        head.content_length = self._content_length
+        if self._head_request or status in (204, 304):
             self._content_length = -1
-        elif status not in (204, 304):
-            head.content_length = self._content_length
+        else:
             head.chunked = self._chunked
             head.end_stream = self._content_length == 0
             self._until_close = self._content_length < 0 and not self._chunked
-        else:
-            head.content_length = self._content_length
+
+    def _refuse_framing(self, head: ResponseHead) -> None:
+        """Refuse a length where no body may be; `content-length: 0` is only removed, as in Envoy."""
+        if self._chunked:
+            raise ProtocolError("http1.transfer_encoding_not_allowed")
+        if self._content_length > 0:
+            raise ProtocolError("http1.content_length_not_allowed")
+        if self._content_length == 0:
+            remove_headers(head.headers, {b"content-length"})
             self._content_length = -1
 
     def _on_interim(self, status: int) -> None:
@@ -126,11 +146,12 @@ class ResponseParser(Http1Parser):
         """Emit the end, unless the head was all."""
         self._content_length = -1
         if self._interim:
+            self.started = False
             return
         events = self._events
         if events and isinstance(head := events[-1], ResponseHead) and head.end_stream:
             return
-        events.append(End(self._headers) if self._headers else END)
+        events.append(End(self._take_trailers()) if self._headers or self._dropped else END)
 
     def _on_upgrade(self, rest: bytes) -> bytes:
         """Pass on whatever follows an accepted upgrade."""

@@ -31,9 +31,9 @@ class AccessLog:
         request_id = get_header(head.headers, b"x-request-id")
         line = {
             "start_time": started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            "method": head.method.decode("latin-1"),
-            "path": head.path.decode("latin-1"),
-            "authority": head.authority.decode("latin-1"),
+            "method": head.method.decode("latin-1") or None,
+            "path": head.path.decode("latin-1") or None,
+            "authority": head.authority.decode("latin-1") or None,
             "protocol": "HTTP/1.1",
             "response_code": exchange.status,
             "response_flags": flags_text(exchange.flags),

@@ -18,7 +18,7 @@ from proxy.codec.http1_response import ResponseHead
 from proxy.http.request_headers import REQUEST_HEADERS, prepare_request
 from proxy.response_flags import ResponseFlag
 from proxy.router.exchange import Exchange
-from proxy.router.local_reply import UPGRADE_REFUSED, LocalReply
+from proxy.router.local_reply import REQUEST_HEADER_TIMEOUT, UPGRADE_REFUSED, LocalReply
 from proxy.upstream.connection import DATE, SERVER
 
 if TYPE_CHECKING:
@@ -29,12 +29,19 @@ if TYPE_CHECKING:
 # connection before the client has read the reply.
 DELAYED_CLOSE_MS = 1_000
 
+# From the first byte of a request's head to its last. Envoy has no such limit unless told; a client that sends a byte
+# now and then would hold a connection for ever.
+REQUEST_HEAD_TIMEOUT_MS = 60_000
+
 # Above this much unsent response the host is not read.
 WRITE_HIGH_WATER_BYTES = 256 * 1024
 
 # Why the client is not read; bits, since several reasons may hold at once.
 _PIPELINE = 1  # a further request waits for the exchange to end
 _BODY = 2  # the way to the host is full
+
+# Where Envoy's flag is DPE; a missing Host or a fragment is refused above its codec and has no flag.
+_NOT_CODEC_DETAILS = frozenset(("missing_host_header", "path_normalization_failed"))
 
 _SERVER_ENVOY = (b"server", b"envoy")
 _CONNECTION_CLOSE = (b"connection", b"close")
@@ -48,6 +55,7 @@ class DownstreamConnection(asyncio.Protocol):
         "_closing",
         "_exchange",
         "_head_request",
+        "_head_timer_set",
         "_keep_alive",
         "_listener",
         "_out",
@@ -58,6 +66,7 @@ class DownstreamConnection(asyncio.Protocol):
         "_request_ended",
         "_started_at",
         "_transport",
+        "_write_paused",
         "bytes_received",
         "bytes_sent",
     )
@@ -71,6 +80,8 @@ class DownstreamConnection(asyncio.Protocol):
         self._keep_alive = True
         self._chunked = False
         self._head_request = False
+        self._head_timer_set = False
+        self._write_paused = False
         self._request_ended = True
         self._pumping = False
         self._closing = False
@@ -120,9 +131,24 @@ class DownstreamConnection(asyncio.Protocol):
         if self._closing:
             return
         self._listener.stats.downstream_cx_rx_bytes_total += len(data)
-        self._queue.extend(self._parser.feed(data))
+        events = self._parser.feed(data)
+        if self._parser.in_head is not self._head_timer_set:
+            self._watch_head()
+        if self._exchange is None and not self._queue and len(events) == 1 and type(events[0]) is RequestHead:
+            self._begin(events[0])  # by far the most frequent read: one request without a body
+            return
+        self._queue.extend(events)
         if not self._pumping:
             self._pump()
+
+    def _watch_head(self) -> None:
+        """Start or stop the clock of an incomplete head; further bytes of it do not start it anew."""
+        deadlines = self._listener.router.deadlines
+        self._head_timer_set = not self._head_timer_set
+        if self._head_timer_set:
+            deadlines.set(self._on_head_timeout, REQUEST_HEAD_TIMEOUT_MS)
+        else:
+            deadlines.clear(self._on_head_timeout, REQUEST_HEAD_TIMEOUT_MS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, or we closed."""
@@ -130,6 +156,7 @@ class DownstreamConnection(asyncio.Protocol):
         self._queue.clear()
         listener = self._listener
         listener.router.deadlines.clear(self.abort, DELAYED_CLOSE_MS)
+        listener.router.deadlines.clear(self._on_head_timeout, REQUEST_HEAD_TIMEOUT_MS)
         listener.on_disconnected(self)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -140,14 +167,18 @@ class DownstreamConnection(asyncio.Protocol):
                 listener.on_exchange_end(self, exchange)
 
     def pause_writing(self) -> None:
-        """The client takes no more for now."""
+        """The client takes no more for now: neither of this response nor of the next one."""
+        self._write_paused = True
         if self._exchange is not None:
             self._exchange.on_response_writable(writable=False)
 
     def resume_writing(self) -> None:
         """The client takes more."""
+        self._write_paused = False
         if self._exchange is not None:
             self._exchange.on_response_writable(writable=True)
+        else:
+            self._go_on()
 
     # ResponseEncoder
 
@@ -231,13 +262,14 @@ class DownstreamConnection(asyncio.Protocol):
             event = queue[0]
             kind = type(event)
             if kind is RequestHead:
-                if self._exchange is not None:
+                if self._exchange is not None or self._write_paused:
                     self._disable_read(_PIPELINE)
                     break
                 queue.popleft()
                 self._begin(event)
             elif kind is ProtocolError:
                 if self._exchange is not None and self._request_ended:
+                    self._disable_read(_PIPELINE)
                     break  # it belongs to the next request, and this one is answered first
                 self._refuse(event)
             else:
@@ -265,7 +297,7 @@ class DownstreamConnection(asyncio.Protocol):
         self.bytes_received = self.bytes_sent = 0
         self._head_request = head.method == b"HEAD"
         self._request_ended = head.end_stream
-        if not head.keep_alive:
+        if not head.keep_alive or head.method == b"CONNECT":
             self._keep_alive = False
         if head.expects_continue and not head.end_stream:
             self._transport.write(CONTINUE)
@@ -291,31 +323,41 @@ class DownstreamConnection(asyncio.Protocol):
         if not self._keep_alive:
             self._close(read_to_end=self._request_ended)
             return
-        if self._read_disabled:
-            self._enable_read(self._read_disabled)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Serve what waits, or read."""
         if self._queue and not self._pumping:
             self._pump()
+        if self._read_disabled and not self._queue:
+            self._enable_read(self._read_disabled)
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer what is not HTTP/1.1 as we accept it, and close."""
         listener = self._listener
         listener.stats.downstream_cx_protocol_error += 1
+        flag = None if error.details in _NOT_CODEC_DETAILS else ResponseFlag.DOWNSTREAM_PROTOCOL_ERROR
+        self._answer_and_close(LocalReply(error.status, error.body, flag, error.details))
+
+    def _answer_and_close(self, reply: LocalReply) -> None:
+        """End the present request, or one that never became a request, with `reply`; then close."""
         self._keep_alive = self._request_ended = False
         self._queue.clear()
         exchange = self._exchange
-        if exchange is not None:
-            exchange.refuse(LocalReply(error.status, error.body, ResponseFlag.DOWNSTREAM_PROTOCOL_ERROR, error.details))
-            return
-        head = ResponseHead(error.status, [], 0)
-        if error.body:
-            head.content_length = len(error.body)
-            head.end_stream = False
-            head.headers = [(b"content-length", b"%d" % len(error.body)), (b"content-type", b"text/plain")]
-        self._head_request = False
-        self.encode_headers(head)
-        if error.body:
-            self.encode_data(error.body)
-            self.encode_end([])
+        if exchange is None:
+            self._head_request = False
+            self._listener.stats.downstream_rq_active += 1
+            self._started_at = self._listener.router.loop.time()
+            self.bytes_received = self.bytes_sent = 0
+            exchange = self._exchange = Exchange(self._listener.router, self, RequestHead(b"", b"", b"", [], 0))
+        exchange.refuse(reply)
+
+    def _on_head_timeout(self) -> None:
+        """The client has begun a head and does not finish it."""
+        self._head_timer_set = False
+        if not self._closing and self._exchange is None:
+            self._listener.stats.downstream_rq_header_timeout += 1
+            self._answer_and_close(REQUEST_HEADER_TIMEOUT)
 
     # The connection
 

@@ -49,12 +49,11 @@ def prepare_request(head: RequestHead, scheme: bytes, random: RandomGenerator) -
 
 def uuid4(random: RandomGenerator) -> bytes:
     """Return a random UUID, version 4, as text."""
-    digits = b"%016x%016x" % (random.random(), random.random())
-    return b"%b-%b-4%b-%b%b-%b" % (
-        digits[:8],
-        digits[8:12],
-        digits[13:16],
-        b"89ab"[digits[16] & 3 : (digits[16] & 3) + 1],
-        digits[17:20],
-        digits[20:],
+    high, low = random.random(), random.random()
+    return b"%08x-%04x-4%03x-%04x-%012x" % (
+        high >> 32,
+        high >> 16 & 0xFFFF,
+        high & 0xFFF,
+        0x8000 | low >> 48 & 0x3FFF,
+        low & 0xFFFF_FFFF_FFFF,
     )

@@ -25,6 +25,7 @@ class HttpStats:
     downstream_flow_control_paused_reading_total: int = 0
     downstream_flow_control_resumed_reading_total: int = 0
     downstream_rq_active: int = 0
+    downstream_rq_header_timeout: int = 0
     downstream_rq_http1_total: int = 0
     downstream_rq_response_before_rq_complete: int = 0
     downstream_rq_rx_reset: int = 0

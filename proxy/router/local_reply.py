@@ -25,6 +25,7 @@ NO_CLUSTER = LocalReply(503, b"", ResponseFlag.NO_CLUSTER_FOUND, "cluster_not_fo
 NO_HEALTHY_UPSTREAM = LocalReply(503, b"no healthy upstream", ResponseFlag.NO_HEALTHY_UPSTREAM, "no_healthy_upstream")
 ROUTE_TIMEOUT = LocalReply(504, b"upstream request timeout", ResponseFlag.UPSTREAM_REQUEST_TIMEOUT, "response_timeout")
 UPGRADE_REFUSED = LocalReply(403, b"", None, "upgrade_failed")
+REQUEST_HEADER_TIMEOUT = LocalReply(408, b"request header timeout", None, "request_header_timeout")
 
 RESET_FLAGS = {
     ResetReason.CONNECTION_FAILURE: ResponseFlag.UPSTREAM_CONNECTION_FAILURE,

@@ -151,18 +151,19 @@ class UpstreamConnection(asyncio.Protocol):
             self._close(busy=False)  # bytes that nobody asked for
             return
         self._pool.stats.upstream_cx_rx_bytes_total += len(data)
-        for event in self._parser.feed(data):
+        events = self._parser.feed(data)
+        for event in events:
             kind = type(event)
             if kind is bytes:
                 decoder.on_response_data(event)
             elif kind is ResponseHead:
                 if event.end_stream and event.status >= 200:
-                    self._release()
+                    self._release(clean=event is events[-1])
                     decoder.on_response_headers(event)
                     return
                 decoder.on_response_headers(event)
             elif kind is End:
-                self._release()
+                self._release(clean=event is events[-1])
                 decoder.on_response_end(event.trailers)
                 return
             else:
@@ -176,10 +177,14 @@ class UpstreamConnection(asyncio.Protocol):
     def eof_received(self) -> None:
         """The host closes; a body of unstated length ends by that."""
         decoder = self._decoder
-        if decoder is not None and self._parser.end_of_stream():
-            self._parser.keep_alive = False
-            self._release()
+        if decoder is None:
+            return
+        if self._parser.end_of_stream():
+            self._release(clean=False)
             decoder.on_response_end([])
+        elif self._parser.started:
+            self._pool.stats.upstream_cx_protocol_error += 1
+            self._fail(ResetReason.PROTOCOL_ERROR, "closed in the middle of a response")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request, or leave the pool quietly."""
@@ -190,7 +195,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._pool.on_connection_closed(self, remote=True, busy=decoder is not None)
         if decoder is not None:
             self._pool.stats.upstream_rq_rx_reset += 1
-            decoder.on_response_reset(ResetReason.CONNECTION_TERMINATION, str(exc or ""))
+            in_head = self._parser.in_head
+            reason = ResetReason.PROTOCOL_ERROR if in_head else ResetReason.CONNECTION_TERMINATION
+            decoder.on_response_reset(reason, str(exc or ""))
 
     def pause_writing(self) -> None:
         """The socket is full."""
@@ -202,14 +209,18 @@ class UpstreamConnection(asyncio.Protocol):
         if self._decoder is not None:
             self._decoder.on_request_writable(writable=True)
 
-    def _release(self) -> None:
-        """The response is complete: back to the pool, or closed if it cannot carry another request."""
+    def _release(self, *, clean: bool) -> None:
+        """The response is complete: back to the pool, or closed if it cannot carry another request.
+
+        `clean` says that nothing came behind it: bytes that nobody asked for must not answer the next request.
+        """
         self._detach()
         limit = self._pool.config.max_requests_per_connection
         if limit and self.requests >= limit:
             self._pool.stats.upstream_cx_max_requests += 1
             self.draining = True
-        if self._parser.keep_alive and self._request_sent and not self.draining:
+        parser = self._parser
+        if clean and parser.keep_alive and not parser.in_head and self._request_sent and not self.draining:
             self._pool.on_connection_free(self)
         else:
             self._close(busy=False)
