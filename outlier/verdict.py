@@ -292,7 +292,7 @@ def _time_left(left: TimeLeft, at_ms: int) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{value:.4g} %" if abs(value) < 10 or value == int(value) else f"{value:.1f} %"
+    return f"{value:.4g} %" if abs(value) < 10 or value.is_integer() else f"{value:.1f} %"
 
 
 def seconds(ms: int) -> str:

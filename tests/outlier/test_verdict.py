@@ -188,3 +188,16 @@ def test_host_that_is_no_member_has_no_limit(make_cluster):
     subject.detector.remove_host(subject.hosts[0])
 
     assert subject.detector.verdict(subject.hosts[0]).limit is None
+
+
+def test_average_that_is_no_number_is_told(make_cluster):
+    """1.8 with a request volume of 0 and an idle host."""
+    subject = make_cluster(
+        hosts=2, success_rate_request_volume=0, success_rate_minimum_hosts=1, release=EnvoyRelease.V1_8
+    )
+    subject.load_requests(subject.hosts[0], 1, 200)
+    subject.sweep(10_000)
+
+    assert "External origin: 100 % of 1 succeeded, the cluster's threshold is nan %." in reasons(
+        subject, subject.hosts[0]
+    )
