@@ -35,8 +35,7 @@ def events(scenario: Scenario, transcript: Transcript) -> list[str]:
     for host, event in transcript.events:
         line = _comparable(event)
         if event.line["action"] == "UNEJECT":
-            lasted_ms = event.time_ms - ejected_at.get(host, event.time_ms)
-            unejected.append((host, f"host {host} {line} after {lasted_ms // scenario.base_ejection_time_ms} x base"))
+            unejected.append((host, f"host {host} {line} after {_lasted(scenario, event, ejected_at.get(host))}"))
             continue
         lines += [text for _, text in sorted(unejected)]
         unejected.clear()
@@ -44,6 +43,14 @@ def events(scenario: Scenario, transcript: Transcript) -> list[str]:
             ejected_at[host] = event.time_ms
         lines.append(f"host {host} {line}")
     return lines + [text for _, text in sorted(unejected)]
+
+
+def _lasted(scenario: Scenario, event: Event, ejected_at_ms: int | None) -> str:
+    if ejected_at_ms is None:
+        return "no ejection"
+    if scenario.base_ejection_time_ms <= scenario.interval_ms:
+        return "any time"  # the sweep decides, and it comes when it comes
+    return f"{(event.time_ms - ejected_at_ms) // scenario.base_ejection_time_ms} x base"
 
 
 def _comparable(event: Event) -> str:
