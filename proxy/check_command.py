@@ -6,7 +6,7 @@ import sys
 
 from proxy.config.advice import advise
 from proxy.config.issue import Issue, Severity, format_path
-from proxy.config_options import add_config_options, config_from_args, no_resources, view_from_args
+from proxy.config_options import add_config_options, no_resources, read_config, view_from_args
 
 _FINDING = 1
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         ProxyError: A path or file cannot be read.
     """
     view = view_from_args(args)
-    config = config_from_args(args, view)
+    config = read_config(args.paths, view)
     issues = config.issues
     if not config.contents:
         issues.append(no_resources(args.paths))

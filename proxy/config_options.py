@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Sequence
 
 from proxy.config.bootstrap import Bootstrap, load_bootstrap, options
 from proxy.config.issue import ABSENT, Issue, Severity
@@ -42,7 +43,7 @@ def view_from_args(args: argparse.Namespace) -> Bootstrap:
     return load_bootstrap(None, os.environ, {name: given[name] for name in _VIEW_OPTIONS if name in given})
 
 
-def config_from_args(args: argparse.Namespace, view: Bootstrap) -> StaticConfig:
+def read_config(paths: Sequence[str], view: Bootstrap) -> StaticConfig:
     """Return what the paths come to for that sidecar.
 
     Raises:
@@ -50,7 +51,7 @@ def config_from_args(args: argparse.Namespace, view: Bootstrap) -> StaticConfig:
         UnreadableFileError: A file cannot be opened or decoded.
     """
     texts: dict[str, str] = {}
-    for path in FileWatcher(args.paths).first_look():
+    for path in FileWatcher(paths).first_look():
         text = read_text(path)
         if isinstance(text, Issue):
             raise UnreadableFileError(text)
@@ -58,7 +59,7 @@ def config_from_args(args: argparse.Namespace, view: Bootstrap) -> StaticConfig:
     return static_config(texts, ConversionContext(node=view.node, release=view.istio_release))
 
 
-def no_resources(paths: list[str]) -> Issue:
+def no_resources(paths: Sequence[str]) -> Issue:
     """Return the finding on paths that hold nothing to look at."""
     return Issue(
         severity=Severity.ERROR,

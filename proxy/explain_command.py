@@ -9,7 +9,7 @@ from proxy.config.explain import ExplainedCluster, Setting, explain, selection
 from proxy.config.host_names import complete_host
 from proxy.config.issue import Severity
 from proxy.config.virtual_hosts import host_aliases
-from proxy.config_options import add_config_options, config_from_args, view_from_args
+from proxy.config_options import add_config_options, read_config, view_from_args
 
 _FINDING = 1
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         ProxyError: A path or file cannot be read.
     """
     view = view_from_args(args)
-    config = config_from_args(args, view)
+    config = read_config(args.paths, view)
     errors = [issue for issue in config.issues if issue.severity is Severity.ERROR]
     for issue in errors:
         sys.stderr.write(f"{issue}\n")

@@ -216,7 +216,7 @@ class ClusterConfig:
     upstream.
 
     The sidecar itself speaks plain HTTP/1.1 upstream: `tcp_keepalive`, `h2_upstream`, `use_downstream_protocol`,
-    `tls`, `proxy_protocol` and `tunnel` are carried for `outlier explain` and `outlier envoy`, and `outlier check`
+    `tls`, `proxy_protocol` and `tunnel` are carried for `outlier explain`, and `outlier check`
     warns about each.
     """
 

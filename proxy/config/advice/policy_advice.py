@@ -29,7 +29,7 @@ _UNLIMITED_AT_ZERO = (
     ("http", "http2MaxRequests"),
     ("http", "maxRetries"),
 )
-NOT_APPLIED = "is not applied by the sidecar yet, which speaks plain HTTP/1.1 upstream; `outlier envoy` carries it"
+NOT_APPLIED = "is not applied by the sidecar yet, which speaks plain HTTP/1.1 upstream"
 
 Advice = Iterator[tuple[Path, str]]
 

@@ -1,0 +1,106 @@
+"""The bootstrap with which Envoy 1.40 behaves as `outlier run` would, as proto JSON.
+
+The message is `envoy.config.bootstrap.v3.Bootstrap`, all of it static.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from proxy.config.address import Address
+from proxy.config.bootstrap import Bootstrap, ServiceListener
+from proxy.config.cluster_config import Locality
+from proxy.config.envoy_cluster import envoy_address, envoy_cluster, typed
+from proxy.config.envoy_routes import CORS_FILTER, FAULT_FILTER, envoy_virtual_host, envoy_virtual_hosts
+from proxy.config.host_names import complete_host
+from proxy.config.route_config import Route, VirtualHost
+from proxy.config.snapshot import ConfigSnapshot
+
+_MANAGER = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+_ROUTER = "envoy.extensions.filters.http.router.v3.Router"
+_CORS = "envoy.extensions.filters.http.cors.v3.Cors"
+_FAULT = "envoy.extensions.filters.http.fault.v3.HTTPFault"
+_FILE_ACCESS_LOG = "envoy.extensions.access_loggers.file.v3.FileAccessLog"
+_NODE_CLUSTER = "outlier"
+
+
+def envoy_bootstrap(snapshot: ConfigSnapshot, options: Bootstrap) -> dict[str, Any]:
+    """Return the bootstrap for a snapshot under the options of `outlier run`."""
+    virtual_hosts = snapshot.routes.virtual_hosts
+    listeners = [_listener("outbound", options.listen, envoy_virtual_hosts(virtual_hosts), options, virtual_hosts)]
+    for service in options.services:
+        found = _service_host(virtual_hosts, service, options)
+        own = [] if found is None else [envoy_virtual_host(found, ["*"])]
+        used = [] if found is None else [found]
+        listeners.append(_listener(f"service_{service.service}", service.address, own, options, used))
+    bootstrap: dict[str, Any] = {
+        "node": _node(options),
+        "admin": {"address": _address(options.admin)},
+        "static_resources": {
+            "listeners": listeners,
+            "clusters": [envoy_cluster(cluster) for cluster in snapshot.clusters.values()],
+        },
+    }
+    if options.event_log is not None:
+        bootstrap["cluster_manager"] = {"outlier_detection": {"event_log_path": str(options.event_log)}}
+    return bootstrap
+
+
+def _node(options: Bootstrap) -> dict[str, Any]:
+    node: dict[str, Any] = {"id": options.node.id, "cluster": _NODE_CLUSTER}
+    if options.locality != Locality():
+        node["locality"] = {name: text for name, text in attrs.asdict(options.locality).items() if text}
+    return node
+
+
+def _address(address: Address) -> dict[str, Any]:
+    return envoy_address(str(address))
+
+
+def _service_host(
+    virtual_hosts: Iterable[VirtualHost], service: ServiceListener, options: Bootstrap
+) -> VirtualHost | None:
+    """Return the virtual host that a listener of its own serves: the service's port, or its first one."""
+    host = complete_host(service.host, options.namespace, options.node.domain)
+    return next(
+        (
+            virtual_host
+            for virtual_host in virtual_hosts
+            if virtual_host.service_host in {host, service.host} and service.port in {None, virtual_host.port}
+        ),
+        None,
+    )
+
+
+def _listener(
+    name: str,
+    address: Address,
+    virtual_hosts: list[dict[str, Any]],
+    options: Bootstrap,
+    used: Iterable[VirtualHost],
+) -> dict[str, Any]:
+    routes = [route for virtual_host in used for route in virtual_host.routes]
+    manager = typed(
+        _MANAGER,
+        stat_prefix=name,
+        route_config={"name": name, "virtual_hosts": virtual_hosts, "validate_clusters": False},
+        http_filters=_filters(routes),
+    )
+    if options.access_log is not None:
+        path = "/dev/stdout" if str(options.access_log) == "-" else str(options.access_log)
+        log = typed(_FILE_ACCESS_LOG, path=path)
+        manager["access_log"] = [{"name": "envoy.access_loggers.file", "typed_config": log}]
+    filter_chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    return {"name": name, "address": _address(address), "filter_chains": [filter_chain]}
+
+
+def _filters(routes: Iterable[Route]) -> list[dict[str, Any]]:
+    """Return the HTTP filters that the routes need; the router last."""
+    routes = list(routes)
+    filters: list[dict[str, Any]] = []
+    if any(route.action.cors is not None for route in routes):
+        filters.append({"name": CORS_FILTER, "typed_config": typed(_CORS)})
+    if any(route.fault is not None for route in routes):
+        filters.append({"name": FAULT_FILTER, "typed_config": typed(_FAULT)})
+    return [*filters, {"name": "envoy.filters.http.router", "typed_config": typed(_ROUTER)}]
