@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from outlier import OutlierError
-from proxy import check_command, demo, run_command, simulate_command
+from proxy import check_command, demo, envoy_command, explain_command, run_command, simulate_command
 from proxy.errors import ProxyError
 from proxy.logs import LogFormat, LogLevel, configure_logs
 from proxy.version import version
@@ -24,8 +24,12 @@ COMMANDS: Mapping[str, ModuleType] = {
     "run": run_command,
     "demo": demo,
     "check": check_command,
+    "explain": explain_command,
     "simulate": simulate_command,
+    "envoy": envoy_command,
 }
+
+_WITH_RUN_OPTIONS = (run_command, envoy_command)  # log format and level are among those
 
 
 class _Parser(argparse.ArgumentParser):
@@ -54,7 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
     for command in COMMANDS.values():
         command.add_parser(subparsers)
     for name, command_parser in subparsers.choices.items():
-        if COMMANDS[name] is not run_command:  # its log options are options of the bootstrap
+        if COMMANDS[name] not in _WITH_RUN_OPTIONS:
             _add_log_options(command_parser)
         command_parser.formatter_class = _LineHelpFormatter
         command_parser.epilog = f"{command_parser.epilog}\n{_EXIT_CODES}"
@@ -69,8 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = make_parser().parse_args(argv)
     command = COMMANDS[args.command]
-    if command is not run_command:
-        configure_logs(LogFormat(args.log_format), LogLevel(args.log_level))
+    if command is not run_command:  # it knows its log options only when it has read the bootstrap file
+        log_format, level = getattr(args, "log_format", "console"), getattr(args, "log_level", "error")
+        configure_logs(LogFormat(log_format), LogLevel(level))
     try:
         return int(command.run(args))
     except (OutlierError, ProxyError) as exc:

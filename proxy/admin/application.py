@@ -16,7 +16,18 @@ from aiohttp import web
 from aiohttp.typedefs import Handler as AioHandler
 from aiohttp.typedefs import Middleware
 
-from proxy.admin import clusters, config_status, events, explain, override_pages, server_pages, stats, watch
+from proxy.admin import (
+    clusters,
+    config_dump,
+    config_status,
+    dashboard,
+    events,
+    explain,
+    override_pages,
+    server_pages,
+    stats,
+    watch,
+)
 from proxy.admin.context import AdminContext
 from proxy.admin.streaming import text
 
@@ -58,10 +69,26 @@ ENDPOINTS = (
         (("filter", "Regular expression for filtering clusters by name"), ("format", "One of (text, json)")),
     ),
     Endpoint(
+        "/config_dump",
+        config_dump.handle_config_dump,
+        "dump the configuration in force in Envoy's resource types",
+        (
+            ("resource", "One of (dynamic_active_clusters, static_listeners, dynamic_route_configs)"),
+            ("name_regex", "Only clusters, listeners and route configurations whose names match"),
+        ),
+    ),
+    Endpoint(
         "/config/status",
         config_status.handle_config_status,
         "print sources of configuration, versions in force, rejected resources",
     ),
+    Endpoint(
+        "/dashboard/rule",
+        dashboard.handle_cluster_rule,
+        "print the detector's settings in force, as JSON",
+        (("cluster", "Name of the cluster"),),
+    ),
+    Endpoint("/dashboard/state", dashboard.handle_state, "print what the dashboard shows, as JSON"),
     Endpoint("/drain_listeners", server_pages.handle_drain_listeners, "stop accepting connections", changes_state=True),
     Endpoint(
         "/eject",
@@ -161,6 +188,8 @@ def create_admin(context: AdminContext) -> web.Application:
     application.on_shutdown.append(events.end_streams)
     for endpoint in ENDPOINTS:
         application.router.add_route("*", endpoint.path, _bind(context, endpoint))
+    application.router.add_get("/", dashboard.handle_page)
+    application.router.add_get("/static/{name}", dashboard.handle_static)
     application.router.add_route("*", "/{path:.*}", _handle_unknown)
     return application
 

@@ -1,10 +1,10 @@
 """`/config/status`: what is in force from each source, what was refused and why, and since when that is so."""
 
-import datetime as dt
 from typing import Any
 
 from aiohttp import web
 
+from outlier.events import timestamp
 from proxy.admin.context import AdminContext, ConfigStatus, SourceStatus
 from proxy.admin.streaming import stream_json, text
 from proxy.config.issue import Issue, Severity
@@ -27,8 +27,8 @@ def _source(source: SourceStatus) -> dict[str, Any]:
     return {
         "name": source.name,
         "resources": dict(sorted(source.resources.items())),
-        "last_update": _timestamp(source.last_update_ms),
-        "stale_since": None if source.stale_since_ms is None else _timestamp(source.stale_since_ms),
+        "last_update": timestamp(source.last_update_ms),
+        "stale_since": None if source.stale_since_ms is None else timestamp(source.stale_since_ms),
         "rejected": [_issue(issue) for issue in source.issues if issue.severity is Severity.ERROR],
         "warnings": [_issue(issue) for issue in source.issues if issue.severity is Severity.WARNING],
     }
@@ -36,8 +36,3 @@ def _source(source: SourceStatus) -> dict[str, Any]:
 
 def _issue(issue: Issue) -> dict[str, Any]:
     return {"resource": issue.resource, "file": issue.source, "line": issue.line, "message": issue.message}
-
-
-def _timestamp(system_ms: int) -> str:
-    moment = dt.datetime.fromtimestamp(system_ms / 1000, dt.UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

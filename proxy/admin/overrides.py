@@ -6,7 +6,6 @@ decision holds again. Everything that shows a host shows its override.
 """
 
 import asyncio
-import datetime as dt
 import enum
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -15,6 +14,7 @@ import attrs
 import structlog
 
 from outlier import TimeSource
+from outlier.events import timestamp
 from proxy.cluster.cluster import Cluster
 from proxy.event_stream import EventStream
 from proxy.upstream.host import HealthFlag, Host
@@ -54,8 +54,8 @@ class Override:
 
     @property
     def until(self) -> str:
-        """When it ends, RFC 3339 in UTC."""
-        return f"{dt.datetime.fromtimestamp(self.until_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+        """When it ends, in UTC."""
+        return timestamp(self.until_ms)
 
     def __str__(self) -> str:
         return f"{self.action.value} until {self.until}: {self.reason}"

@@ -36,11 +36,17 @@ class FakeCluster:
         return self.priority_set.hosts
 
 
-def make_cluster(name: str, endpoints, *, detection: OutlierDetection | None = None, time=None, **config):
+def make_cluster(name: str, endpoints, *, detection: OutlierDetection | None = None, time=None, runtime=None, **config):
     """A cluster as the endpoints see it; every host has a monitor when `detection` is given."""
     detector = None
     if detection is not None:
-        detector = Detector(detection, cluster_name=name, time_source=time or SimulatedTime(), random=SeededRandom())
+        detector = Detector(
+            detection,
+            cluster_name=name,
+            time_source=time or SimulatedTime(),
+            random=SeededRandom(),
+            runtime=runtime,
+        )
     hosts = [Host(endpoint) for endpoint in endpoints]
     for host in hosts:
         if detector is not None:
@@ -80,7 +86,7 @@ class FakeSidecar:
 
     def add_cluster(self, name="outbound|80||a.default.svc.cluster.local", hosts=1, **kwargs):
         endpoints = [Endpoint(address=f"127.0.0.1:{10_000 + number}") for number in range(hosts)]
-        cluster = make_cluster(name, endpoints, time=self.time, **kwargs)
+        cluster = make_cluster(name, endpoints, time=self.time, runtime=self.runtime, **kwargs)
         self.clusters[name] = cluster
         return cluster
 

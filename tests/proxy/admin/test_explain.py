@@ -89,7 +89,7 @@ async def test_config_status_names_what_was_refused(sidecar, admin):
             {
                 "name": "files",
                 "resources": {"istio/a": 2, "istio/b": 1},
-                "last_update": "1970-01-01T00:00:01.000Z",
+                "last_update": "1970-01-01T00:00:01Z",
                 "stale_since": "1970-01-01T00:00:00.500Z",
                 "rejected": [
                     {

@@ -1,0 +1,131 @@
+// One cluster: who is out and since when, why each host is or is not, what a person may do about it, and the rule in force.
+
+import { h, keyed, setAttribute, setText } from "./dom.js";
+import { clusterName, count, duration, percent, plural, rate } from "./format.js";
+import { lane, spansByHost, sparkline } from "./chart.js";
+import { askOverride } from "./dialog.js";
+import { isOut } from "./overview.js";
+import { get, store } from "./store.js";
+
+const EXPLAIN_PERIOD_MS = 2000;
+const WINDOWS = [2, 10, 60];
+
+export function clusterPage(name) {
+  const { service, detail } = clusterName(name);
+  const summary = h("p", { class: "summary" });
+  const panic = h("p", { class: "panic" }, "Panic: too few hosts are healthy, so requests go to all of them, ejected or not.");
+  const chart = sparkline();
+  const picked = h("p", { class: "picked", "aria-live": "polite" }, "Point at a bar, or move to it with the keyboard, to read why the host was out.");
+  const minutes = h("select", { onchange: update }, WINDOWS.map((value) => h("option", { value, selected: value === 10 }, plural(value, "minute"))));
+  const rows = h("div", { class: "hosts", role: "list" });
+  const balancer = h("ul", { class: "plain" });
+  const rule = h("tbody");
+  const ruleTable = h(
+    "table",
+    { class: "rule" },
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Setting"), h("th", { scope: "col" }, "Value"), h("th", { scope: "col" }, "From"))),
+    rule,
+  );
+  const noRule = h("p", { class: "empty" }, "No outlier detection: no DestinationRule of this service asks for it.");
+  const missing = h("p", { class: "empty" }, "There is no such cluster now; a configuration push may have removed it.");
+  const body = h(
+    "div",
+    {},
+    panic,
+    chart.element,
+    h("section", { "aria-labelledby": "hosts-heading" }, h("div", { class: "section-head" }, h("h2", { id: "hosts-heading" }, "Hosts"), h("label", { class: "detail" }, "ejections over the last ", minutes)), picked, rows),
+    h("section", { "aria-labelledby": "balancer-heading" }, h("h2", { id: "balancer-heading" }, "Load balancing"), balancer),
+    h("section", { "aria-labelledby": "rule-heading" }, h("h2", { id: "rule-heading" }, "Rule in force"), h("div", { class: "scroll" }, ruleTable), noRule),
+  );
+  const element = h("div", {}, h("div", { class: "page-head" }, h("h1", {}, service, h("small", {}, detail)), summary), missing, body);
+  const views = new Map();
+  let explained = new Map();
+  let timer = 0;
+  let configVersion = null;
+
+  async function explain() {
+    try {
+      const found = await get("/explain", { cluster: name, format: "json" });
+      explained = new Map(found.hosts.map((host) => [host.address, host.reasons]));
+      balancer.replaceChildren(...found.load_balancer.priorities.map((level) => h("li", {}, `Priority ${level.priority}: ${level.load} % of requests; ${level.reason}.`)));
+      update();
+    } catch {
+      explained = new Map(); // the cluster has gone, or the sidecar; the state says which
+    }
+    timer = setTimeout(explain, EXPLAIN_PERIOD_MS);
+  }
+
+  async function loadRule() {
+    const settings = await get("/dashboard/rule", { cluster: name }).catch(() => []);
+    rule.replaceChildren(...settings.map(ruleRow));
+    ruleTable.hidden = !settings.length;
+    noRule.hidden = settings.length > 0;
+  }
+
+  function update() {
+    const { state } = store;
+    if (state === null) return;
+    const cluster = state.clusters.find((candidate) => candidate.name === name);
+    missing.hidden = cluster !== undefined;
+    body.hidden = cluster === undefined;
+    if (cluster === undefined) return setText(summary, "");
+    if (state.config_version !== configVersion) {
+      configVersion = state.config_version;
+      loadRule();
+    }
+    panic.hidden = !cluster.panic;
+    const out = cluster.hosts.filter(isOut).length;
+    const series = store.history.get(name) ?? { requests: [], failures: [] };
+    chart.update(series);
+    setText(summary, `${cluster.hosts.length - out} of ${cluster.hosts.length} hosts in, ${rate(series.requests.at(-1) ?? 0)} requests/s, ${rate(series.failures.at(-1) ?? 0)} failures/s`);
+    const spans = spansByHost(store.events.filter((event) => event.cluster_name === name));
+    const lanes = { now: state.system_ms, windowMs: Number(minutes.value) * 60_000 };
+    const items = cluster.hosts.map((host) => ({ host, spans: spans.get(host.address) ?? [], reasons: explained.get(host.address), ...lanes }));
+    keyed(rows, views, items, (item) => item.host.address, () => hostRow(name, (words) => setText(picked, words)));
+  }
+
+  explain();
+  return { element, update, title: service, unmount: () => clearTimeout(timer) };
+}
+
+function hostRow(cluster, onpick) {
+  const address = h("b");
+  const stateWord = h("span", { class: "state" });
+  const figures = h("span", { class: "figures" });
+  const override = h("p", { class: "override" });
+  const reasons = h("ul", { class: "plain" });
+  const why = h("details", {}, h("summary", {}, "Why"), reasons);
+  const bars = lane(onpick);
+  let current = null;
+  const eject = h("button", { type: "button", onclick: () => askOverride("eject", cluster, current.address) }, "Eject");
+  const uneject = h("button", { type: "button", onclick: () => askOverride("uneject", cluster, current.address) }, "Bring back");
+  const element = h("div", { class: "host", role: "listitem" }, h("div", { class: "host-head" }, address, stateWord, figures, h("span", { class: "spacer" }), eject, uneject), bars.element, override, why);
+  return {
+    element,
+    update({ host, spans, now, windowMs, reasons: sentences }) {
+      current = host;
+      setText(address, host.address);
+      setAttribute(bars.element, "aria-label", `Ejections of ${host.address}`);
+      setAttribute(element, "class", `host ${host.state.replace(" ", "-")}`);
+      setText(stateWord, host.back_in_ms === undefined ? host.state : `${host.state}, back in ${duration(host.back_in_ms)}`);
+      setText(figures, `success ${percent(host.success_rate)} · ${host.rq_active} active · ${count(host.rq_total)} requests · ${count(host.rq_error)} failures · ${host.num_ejections} ejections`);
+      override.hidden = host.override === undefined;
+      setText(override, host.override === undefined ? "" : `By hand: ${host.override}`);
+      eject.hidden = host.state === "put out";
+      uneject.hidden = !["ejected", "put out"].includes(host.state);
+      setAttribute(eject, "aria-label", `Eject ${host.address}`);
+      setAttribute(uneject, "aria-label", `Bring ${host.address} back`);
+      bars.update(spans, now, windowMs);
+      const lines = sentences ?? ["No answer yet."];
+      if (lines.join("\n") !== why.dataset.lines) {
+        why.dataset.lines = lines.join("\n");
+        reasons.replaceChildren(...lines.map((line) => h("li", {}, line)));
+      }
+    },
+  };
+}
+
+function ruleRow({ field, value, origin }) {
+  const shown = field.endsWith("_ms") && typeof value === "number" ? duration(value) : String(value);
+  return h("tr", { class: origin === "Envoy's default" ? "default" : "" }, h("th", { scope: "row" }, field.replace(/_ms$/, "")), h("td", {}, shown), h("td", {}, origin));
+}
