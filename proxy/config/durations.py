@@ -54,12 +54,17 @@ def is_valid_duration(duration_ns: int) -> bool:
 
 
 def format_duration(duration_ns: int) -> str:
-    """Return the shortest exact text in one unit: `250ms`, `10s`, `1.5s`; below a millisecond `500us` or `5ns`."""
-    for unit in ("s", "ms", "us"):
-        if duration_ns % _UNITS[unit] == 0:
-            break
-    else:
-        unit = "ns"
-    if unit == "ms" and abs(duration_ns) > _UNITS["s"]:
+    """Return a short exact text of a duration: `15m`, `90s`, `1.5s`, `250ms`, `500us`, `5ns`.
+
+    >>> format_duration(1_500_000_000)
+    '1.5s'
+    """
+    size = abs(duration_ns)
+    for unit in ("h", "m", "s", "ms", "us"):
+        if size >= _UNITS[unit] and size % _UNITS[unit] == 0:
+            return f"{duration_ns // _UNITS[unit]}{unit}"
+    if size == 0:
+        return "0s"
+    if size >= _UNITS["s"] and size % NS_PER_MS == 0:
         return f"{duration_ns / _UNITS['s']:.3f}".rstrip("0") + "s"
-    return f"{duration_ns // _UNITS[unit]}{unit}"
+    return f"{duration_ns}ns"

@@ -7,6 +7,7 @@ something to say.
 import enum
 import reprlib
 from collections.abc import Iterator
+from itertools import islice
 
 import attrs
 
@@ -35,24 +36,54 @@ def format_path(path: Path) -> str:
     return text or "."
 
 
-_shorten = reprlib.Repr()
-_shorten.maxstring = _shorten.maxother = 80
-_shorten.maxdict = _shorten.maxlist = _shorten.maxtuple = 6
+class _FlowStyle(reprlib.Repr):
+    """Writes values as YAML's flow style does, shortened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxdict = self.maxlist = self.maxtuple = 6
+        self.maxstring = self.maxother = 80
+        self.maxlevel = 4
+
+    def repr_str(self, x: str, level: int) -> str:
+        return x if _is_plain(x, self.maxstring) else super().repr_str(x, level)
+
+    def repr_bool(self, x: bool, _level: int) -> str:
+        return str(x).lower()
+
+    def repr_NoneType(self, _x: None, _level: int) -> str:  # noqa: N802 - reprlib looks it up by type name
+        return "null"
+
+    def repr_dict(self, x: dict[object, object], level: int) -> str:
+        if level <= 0 and x:
+            return "{...}"
+        shown = [f"{self.repr1(key, level - 1)}: {self.repr1(x[key], level - 1)}" for key in islice(x, self.maxdict)]
+        return "{" + ", ".join(shown + (["..."] if len(x) > self.maxdict else [])) + "}"
 
 
-def _is_plain(text: str) -> bool:
+def _is_plain(text: str, longest: int) -> bool:
     """Whether a string can stand without quotes: not empty, printable, short, no outer blanks."""
-    return 0 < len(text) <= _shorten.maxstring and text.isprintable() and text == text.strip()
+    return 0 < len(text) <= longest and text.isprintable() and text == text.strip()
 
 
-class _Absent:
-    """The value of a field that is missing."""
+_flow_style = _FlowStyle()
+
+
+class _Marker:
+    """A value that stands for another."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def __repr__(self) -> str:
-        return "(absent)"
+        return self._text
 
 
-ABSENT = _Absent()
+ABSENT = _Marker("(absent)")
+"""The value of a field that is missing."""
+
+AS_WRITTEN = _Marker("...")
+"""The value that the text has at the path of the finding; whoever has the text puts it in."""
 
 
 @attrs.frozen(kw_only=True)
@@ -83,7 +114,7 @@ class Issue:
     @property
     def value_text(self) -> str:
         """The value as a person would write it, shortened; a long one is cut in the middle."""
-        return self.value if isinstance(self.value, str) and _is_plain(self.value) else _shorten.repr(self.value)
+        return _flow_style.repr(self.value)
 
     def __str__(self) -> str:
         details = ", ".join(

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from proxy.config.destination_rule import DestinationRule
-from proxy.config.document import Document, DocumentError, locate, read_documents
-from proxy.config.issue import ABSENT, Issue, Path, Report, Severity
+from proxy.config.document import Document, DocumentError, locate, read_documents, value_at
+from proxy.config.issue import ABSENT, AS_WRITTEN, Issue, Path, Report, Severity
 from proxy.config.message import (
     Message,
     boolean,
@@ -354,10 +354,10 @@ class _Reader:
         self._publish(report, document, str(resource))
 
     def _publish(self, report: Report, document: Document, resource: str = "") -> None:
-        self._issues.extend(
-            attrs.evolve(issue, source=self._source, resource=resource, line=locate(document, issue.path))
-            for issue in report
-        )
+        for issue in report:
+            value = value_at(document, issue.path) if issue.value is AS_WRITTEN else issue.value
+            line = locate(document, issue.path)
+            self._issues.append(attrs.evolve(issue, value=value, source=self._source, resource=resource, line=line))
 
 
 def _nested(one: Path, other: Path) -> bool:

@@ -17,7 +17,7 @@ from proxy.config.destination_rule import (
     TrafficPolicy,
     Tunnel,
 )
-from proxy.config.issue import ABSENT, Path, Report, Severity
+from proxy.config.issue import ABSENT, AS_WRITTEN, Path, Report, Severity
 from proxy.config.validate_load_balancer import check_load_balancer
 from proxy.config.validate_tls import check_client_tls
 from proxy.config.validation import (
@@ -78,7 +78,7 @@ def check_traffic_policy(policy: TrafficPolicy, namespace: str, path: Path, repo
         report.error(path, {}, "must have at least one field")
         return
     if policy.tunnel is not None and policy.proxy_protocol is not None:
-        report.error((*path, "tunnel"), "...", "must not be set together with proxyProtocol")
+        report.error((*path, "tunnel"), AS_WRITTEN, "must not be set together with proxyProtocol")
         return
     if policy.outlier_detection is not None:
         check_outlier_detection(policy.outlier_detection, (*path, "outlierDetection"), report)

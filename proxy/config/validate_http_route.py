@@ -8,7 +8,7 @@ import http
 import re
 from collections.abc import Mapping, Sequence
 
-from proxy.config.issue import ABSENT, Path, Report
+from proxy.config.issue import ABSENT, AS_WRITTEN, Path, Report
 from proxy.config.validation import check_duration, check_required_duration, is_dns_label, wildcard_domain_fault
 from proxy.config.virtual_service import (
     Abort,
@@ -104,18 +104,18 @@ def _check_kind(route: HttpRoute, path: Path, report: Report) -> None:
     """Exactly one of route, redirect, directResponse; or a delegate."""
     if route.delegate is not None:
         if route.route or route.redirect is not None:
-            report.error((*path, "delegate"), "...", "must not be set together with route or redirect")
+            report.error((*path, "delegate"), AS_WRITTEN, "must not be set together with route or redirect")
         return
     if route.redirect is not None:
         for name, value in (("route", route.route), ("fault", route.fault), ("rewrite", route.rewrite)):
             if value:
-                report.error((*path, name), "...", "must not be set together with redirect")
+                report.error((*path, name), AS_WRITTEN, "must not be set together with redirect")
         if route.direct_response is not None:
-            report.error((*path, "directResponse"), "...", "must not be set together with redirect")
+            report.error((*path, "directResponse"), AS_WRITTEN, "must not be set together with redirect")
     elif route.direct_response is not None:
         for name, value in (("route", route.route), ("fault", route.fault), ("rewrite", route.rewrite)):
             if value:
-                report.error((*path, name), "...", "must not be set together with directResponse")
+                report.error((*path, name), AS_WRITTEN, "must not be set together with directResponse")
     elif not route.route:
         report.error((*path, "route"), ABSENT, "must have route, redirect, directResponse or delegate")
 
@@ -228,7 +228,8 @@ def _check_retries(retries: HttpRetry, path: Path, report: Report) -> None:
     for word in retries.retry_on.split(",") if retries.retry_on else ():
         if word not in RETRY_ON_WORDS and not is_http_status(word):
             hint = "; write the list without spaces" if word.strip() != word else ""
-            report.error((*path, "retryOn"), word, f"is no retry condition or status code{hint}")
+            rule = f"{word!r} is no retry condition or status code{hint}"
+            report.error((*path, "retryOn"), retries.retry_on, rule)
             break
 
 
@@ -261,7 +262,7 @@ def _check_delay(delay: Delay, path: Path, report: Report) -> None:
         report.error((*path, "percent"), delay.percent, "must be in 0..100")
     _check_percentage(delay.percentage, (*path, "percentage"), report)
     if delay.exponential_delay is not None:
-        report.error((*path, "exponentialDelay"), "...", "is not supported; use fixedDelay")
+        report.error((*path, "exponentialDelay"), AS_WRITTEN, "is not supported; use fixedDelay")
     else:
         check_required_duration(delay.fixed_delay, (*path, "fixedDelay"), report)
 
@@ -275,7 +276,7 @@ def _check_rewrite(rewrite: HttpRewrite, path: Path, report: Report) -> None:
     if not rewrite.uri and not rewrite.authority and rewrite.uri_regex_rewrite is None:
         report.error(path, {}, "must have uri, authority or uriRegexRewrite")
     if rewrite.uri and rewrite.uri_regex_rewrite is not None:
-        report.error((*path, "uriRegexRewrite"), "...", "must not be set together with uri")
+        report.error((*path, "uriRegexRewrite"), AS_WRITTEN, "must not be set together with uri")
     elif rewrite.uri_regex_rewrite is not None:
         pattern = rewrite.uri_regex_rewrite
         fault = regex_fault(pattern.match)
@@ -298,7 +299,7 @@ def _check_redirect(redirect: HttpRedirect, path: Path, report: Report) -> None:
 
 def _check_mirrors(route: HttpRoute, path: Path, report: Report) -> None:
     if route.mirror is not None and route.mirrors:
-        report.error((*path, "mirrors"), "...", "must not be set together with mirror")
+        report.error((*path, "mirrors"), AS_WRITTEN, "must not be set together with mirror")
     if route.mirror is not None:
         _check_destination(route.mirror, (*path, "mirror"), report)
     if route.mirror_percent is not None and route.mirror_percent > 100:
@@ -321,4 +322,4 @@ def _check_cors(cors: CorsPolicy, path: Path, report: Report) -> None:
         if method not in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "*"}:
             report.error((*path, "allowMethods", index), method, "is no HTTP method")
     if cors.max_age is not None and (cors.max_age < 0 or cors.max_age % 1_000_000_000):
-        report.error((*path, "maxAge"), "...", "must be whole seconds")
+        report.error((*path, "maxAge"), AS_WRITTEN, "must be whole seconds")

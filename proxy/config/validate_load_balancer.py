@@ -15,7 +15,7 @@ from proxy.config.destination_rule import (
     Warmup,
     ZoneAwareLbSetting,
 )
-from proxy.config.issue import ABSENT, Path, Report
+from proxy.config.issue import ABSENT, AS_WRITTEN, Path, Report
 from proxy.config.validation import check_duration, check_required_duration
 
 MAGLEV_MAX_TABLE_SIZE = 5_000_011  # Envoy's bound, which Istio excludes
@@ -31,7 +31,7 @@ def check_load_balancer(block: LoadBalancer, path: Path, report: Report, *, outl
     if block.consistent_hash is not None:
         _check_consistent_hash(block.consistent_hash, (*path, "consistentHash"), report)
     if block.locality_lb_setting is not None and block.zone_aware_lb_setting is not None:
-        report.error((*path, "zoneAwareLbSetting"), "...", "must not be set together with localityLbSetting")
+        report.error((*path, "zoneAwareLbSetting"), AS_WRITTEN, "must not be set together with localityLbSetting")
     if block.locality_lb_setting is not None:
         check_locality_lb(block.locality_lb_setting, (*path, "localityLbSetting"), report, outlier=outlier)
     if block.zone_aware_lb_setting is not None:
@@ -53,9 +53,9 @@ def _check_consistent_hash(block: ConsistentHash, path: Path, report: Report) ->
         if value is not None
     ]
     if len(keys) > 1:
-        report.error((*path, keys[-1]), "...", f"must not be set together with {keys[0]}", origin="crd")
+        report.error((*path, keys[-1]), AS_WRITTEN, f"must not be set together with {keys[0]}", origin="crd")
     if block.ring_hash is not None and block.maglev is not None:
-        report.error((*path, "maglev"), "...", "must not be set together with ringHash", origin="crd")
+        report.error((*path, "maglev"), AS_WRITTEN, "must not be set together with ringHash", origin="crd")
     if block.http_cookie is not None:
         _check_cookie(block.http_cookie, (*path, "httpCookie"), report)
     old_size = (*path, "minimumRingSize")
@@ -111,7 +111,7 @@ def _check_warmup(warmup: Warmup, path: Path, report: Report) -> None:
 def check_locality_lb(setting: LocalityLbSetting, path: Path, report: Report, *, outlier: bool) -> None:
     """Report what Istio says about a localityLbSetting; like Istio, stop at a contradiction."""
     if setting.distribute and setting.failover:
-        report.error((*path, "failover"), "...", "must not be set together with distribute")
+        report.error((*path, "failover"), AS_WRITTEN, "must not be set together with distribute")
         return
     if setting.failover and _LOCALITY_LABELS.intersection(_label_key(item) for item in setting.failover_priority):
         rule = "must not hold region, zone or subzone labels together with failover"
@@ -143,7 +143,7 @@ def _warn_without_outlier(
         return
     for name, value in (("failover", setting.failover), ("failoverPriority", setting.failover_priority)):
         if value:
-            report.warn((*path, name), "...", "has no effect without outlierDetection beside it")
+            report.warn((*path, name), AS_WRITTEN, "has no effect without outlierDetection beside it")
 
 
 def _check_distribute(entries: Sequence[Distribute | None], path: Path, report: Report) -> bool:

@@ -5,7 +5,7 @@ Ports `ValidateServiceEntry` and `validateWorkloadEntry` (Istio, pkg/config/vali
 
 import ipaddress
 
-from proxy.config.issue import ABSENT, Path, Report
+from proxy.config.issue import ABSENT, AS_WRITTEN, Path, Report
 from proxy.config.service_entry import Resolution, ServiceEntry, ServicePort, WorkloadEntry
 from proxy.config.validation import (
     DNS_LABEL_RULE,
@@ -29,9 +29,9 @@ def check_service_entry(entry: ServiceEntry, namespace: str, path: Path, report:
     _check_hosts(entry, path, report)
     if entry.workload_selector is not None:
         if entry.endpoints:
-            report.error((*path, "endpoints"), "...", "must not be set together with workloadSelector")
+            report.error((*path, "endpoints"), AS_WRITTEN, "must not be set together with workloadSelector")
         if entry.resolution is Resolution.NONE:
-            report.warn((*path, "workloadSelector"), "...", "has no effect with resolution: NONE")
+            report.warn((*path, "workloadSelector"), AS_WRITTEN, "has no effect with resolution: NONE")
         check_selector(entry.workload_selector.labels, (*path, "workloadSelector"), report)
     _check_addresses(entry, path, report)
     port_names = _check_ports(entry, path, report)
@@ -111,7 +111,7 @@ def _check_resolution(entry: ServiceEntry, port_names: frozenset[str], path: Pat
         case Resolution.NONE:
             if entry.endpoints:
                 report.error(
-                    where, "...", "must be empty with resolution: NONE, which is the default; set STATIC or DNS"
+                    where, AS_WRITTEN, "must be empty with resolution: NONE, which is the default; set STATIC or DNS"
                 )
         case Resolution.STATIC:
             for index, endpoint in enumerate(entry.endpoints):
@@ -205,7 +205,7 @@ def _check_dynamic_dns(entry: ServiceEntry, path: Path, report: Report) -> None:
     if entry.addresses:
         report.error((*path, "addresses"), list(entry.addresses), "must be empty with resolution: DYNAMIC_DNS")
     if entry.endpoints:
-        report.error((*path, "endpoints"), "...", "must be empty with resolution: DYNAMIC_DNS")
+        report.error((*path, "endpoints"), AS_WRITTEN, "must be empty with resolution: DYNAMIC_DNS")
     for index, port in enumerate(entry.ports):
         if port is not None and port.protocol.upper() not in _DYNAMIC_DNS_PROTOCOLS:
             rule = f"must be one of {', '.join(sorted(_DYNAMIC_DNS_PROTOCOLS))} with resolution: DYNAMIC_DNS"
