@@ -9,11 +9,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 from aiohttp import web
 
 from outlier.events import timestamp
 from proxy.admin.context import AdminContext
 from proxy.admin.streaming import stream_json, text
+from proxy.config.bootstrap import Bootstrap
 from proxy.config.envoy_bootstrap import envoy_bootstrap
 
 _ADMIN = "type.googleapis.com/envoy.admin.v3."
@@ -48,7 +50,7 @@ async def handle_config_dump(context: AdminContext, request: web.Request) -> web
 def config_dumps(context: AdminContext, wanted: Callable[[str], bool]) -> list[dict[str, Any]]:
     """Return the messages of a dump; `wanted` selects clusters, listeners and route configurations by name."""
     snapshot = context.snapshot()
-    bootstrap = envoy_bootstrap(snapshot, context.bootstrap)
+    bootstrap = envoy_bootstrap(snapshot, _with_real_ports(context))
     resources = bootstrap.pop("static_resources")
     started_ms = context.time_source.system_ms() - (context.time_source.monotonic_ms() - context.started_ms)
     pushes = [event.system_ms for event in context.events.since(0) if event.kind == "config"]
@@ -77,6 +79,20 @@ def config_dumps(context: AdminContext, wanted: Callable[[str], bool]) -> list[d
         {"@type": _ADMIN + "RoutesConfigDump", **_unless_empty("dynamic_route_configs", routes)},
         {"@type": _ADMIN + "SecretsConfigDump"},
     ]
+
+
+def _with_real_ports(context: AdminContext) -> Bootstrap:
+    """Return the options with the addresses that the listeners have got, where port 0 was asked for."""
+    options = context.bootstrap
+    addresses = {listener.name: listener.address for listener in context.listeners()}
+    return attrs.evolve(
+        options,
+        listen=addresses.get("outbound", options.listen),
+        services=tuple(
+            attrs.evolve(service, address=addresses.get(service.service, service.address))
+            for service in options.services
+        ),
+    )
 
 
 def _routes_of(listener: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,10 @@
 """`/config_dump`: Envoy's messages in Envoy's order, and what may be selected."""
 
+import attrs
 import pytest
 
+from proxy.admin.config_dump import config_dumps
+from proxy.config.address import Address
 from proxy.config.cluster_config import ClusterConfig, ClusterType
 from proxy.config.route_config import RouteConfiguration
 from proxy.config.snapshot import ConfigSnapshot
@@ -51,6 +54,14 @@ async def test_resources_carry_their_types_and_the_version(sidecar, admin, snaps
     assert listener["address"]["socket_address"]["port_value"] == 15_001
     route = routes["dynamic_route_configs"][0]["route_config"]
     assert route["@type"] == "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+
+
+async def test_listener_shows_the_port_it_got(sidecar, admin, snapshot):
+    sidecar.bootstrap = attrs.evolve(sidecar.bootstrap, listen=Address("127.0.0.1", 0))
+
+    _, _, listeners, *_ = config_dumps(sidecar.context(), lambda name: True)
+    address = listeners["static_listeners"][0]["listener"]["address"]
+    assert address["socket_address"]["port_value"] == 15_001
 
 
 async def test_one_resource_stands_alone(admin, snapshot):
