@@ -47,7 +47,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="run a scenario in virtual time",
         description="Run scenarios in virtual time and print what is ejected, when and why. "
         "With several releases the differences show side by side.",
-        epilog="example: outlier simulate examples/scenarios/one-of-three.yaml --envoy-release 1.8 --envoy-release 1.40",
+        epilog="example: outlier simulate docs/scenarios/one-of-three.yaml --check --plot hosts.svg",
     )
     parser.add_argument(
         "scenarios", nargs="+", type=Path, metavar="SCENARIO", help="a YAML file of one or more scenarios"
