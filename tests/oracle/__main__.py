@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tests.oracle.comparison import transcripts
 from tests.oracle.envoy import Envoy, find_envoy
-from tests.oracle.random_scenarios import random_scenario
+from tests.oracle.random_scenarios import BALANCERS, random_scenario
 from tests.oracle.sequences import SEQUENCES
 from tests.oracle.sidecar import Sidecar
 from tests.oracle.verdict import differences
@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--count", type=int, default=20, help="how many random scenarios (default %(default)s)")
     parser.add_argument("--only", type=int, help="run only the scenario of this number")
+    parser.add_argument("--balancer", action="append", choices=BALANCERS, help="use only this (repeatable)")
     parser.add_argument("--scripted", action="store_true", help="run the scripted sequences instead of random ones")
     parser.add_argument("--envoy-vs-envoy", action="store_true", help="compare Envoy with itself")
     options = parser.parse_args(arguments)
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scenarios = list(SEQUENCES)
     else:
         numbers = range(options.count) if options.only is None else [options.only]
-        scenarios = [random_scenario(options.seed, number) for number in numbers]
+        scenarios = [random_scenario(options.seed, number, options.balancer or BALANCERS) for number in numbers]
     mismatching = 0
     for start in range(0, len(scenarios), BATCH):
         batch = scenarios[start : start + BATCH]

@@ -1,6 +1,7 @@
 """Scenarios by chance: the same seed and number give the same scenario, on any machine."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from tests.oracle.scenario import ABORT, OK, REFUSE, AwaitUnejection, Play, Probe, Rest, Scenario, Step
@@ -31,8 +32,11 @@ _QUICK = ("500", "503", "502", "504", "reset", "fin", REFUSE)
 _TIMED = {"interval_ms": 1_000, "base_ejection_time_ms": 1_500}
 
 
-def random_scenario(seed: str, number: int) -> Scenario:
-    """Return scenario `number` of a seed.
+BALANCERS = ("ROUND_ROBIN", "RING_HASH")
+
+
+def random_scenario(seed: str, number: int, balancers: Sequence[str] = BALANCERS) -> Scenario:
+    """Return scenario `number` of a seed, with one of the balancers.
 
     Two of three scenarios play any answers while nothing is ever unejected; the third lets hosts come back, several
     times.
@@ -47,7 +51,7 @@ def random_scenario(seed: str, number: int) -> Scenario:
         hosts=hosts,
         rule=rule,
         steps=steps,
-        balancer=chance.choice(("ROUND_ROBIN", "RING_HASH")),
+        balancer=chance.choice(balancers),
         **(_TIMED if timed else {}),
     )
 
