@@ -2,6 +2,7 @@
 
 It holds the membership and takes all decisions, at once and in the caller's thread. It owns no timer: its driver calls
 `on_interval_timer` every `interval_ms`. It does not log: each decision leaves as an `EjectionEvent`.
+Over 400 lines, as every decision needs the same counters, members and clock: halves would pass them back and forth.
 Ports `DetectorImpl` (Envoy, source/common/upstream/outlier_detection_impl.cc); the methods keep its names.
 """
 
@@ -132,6 +133,20 @@ class Detector:
             if monitor.ejected:
                 self._count_active(-1)
         self._hosts.clear()
+
+    # Settings
+
+    def update_config(self, config: OutlierDetection) -> None:
+        """Take new settings; every host keeps its ejection, its multiplier, its counters and its rates.
+
+        The running period ends when it was to end, as after a runtime override. A run of failures that has reached a
+        lowered threshold meets it with the next failure. Envoy would build a new cluster, and forget everything.
+        """
+        self.config = self.settings.config = config
+        if not self.splits_local_origin:
+            self._thresholds[Origin.LOCAL] = None
+        for monitor in self._hosts:
+            monitor.on_config_update()
 
     # Cluster-wide figures
 

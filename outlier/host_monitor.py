@@ -11,7 +11,7 @@ from typing import Final
 from outlier.accumulator import SuccessRateAccumulator
 from outlier.config import OutlierDetection
 from outlier.detection import Detection
-from outlier.ejection import EjectionType
+from outlier.ejection import EJECTION_RULES, EjectionType
 from outlier.releases import Behaviour, EnvoyRelease
 from outlier.result import RESULT_TO_HTTP_CODE, Result
 from outlier.runtime import Runtime, Settings
@@ -79,7 +79,7 @@ class HostMonitor:
         self._settings = settings
         self._behaviour = behaviour
         self._on_failure = on_failure
-        self._split = behaviour.split_local_origin and settings.config.split_external_local_origin_errors
+        self._split = self._splits_local_origin
         self.external = SuccessRateAccumulator()
         self.local = SuccessRateAccumulator()
         self.consecutive_5xx = 0
@@ -107,6 +107,10 @@ class HostMonitor:
     def behaviour(self) -> Behaviour:
         """The release's switches that this host is judged by."""
         return self._behaviour
+
+    @property
+    def _splits_local_origin(self) -> bool:
+        return self._behaviour.split_local_origin and self._settings.config.split_external_local_origin_errors
 
     @property
     def success_rate(self) -> float:
@@ -164,6 +168,22 @@ class HostMonitor:
         self.consecutive_gateway_failure = 0
         self.consecutive_local_origin_failure = 0
 
+    def on_config_update(self) -> None:
+        """Follow the detector's new settings; what was counted stays, unless split mode has ended.
+
+        A threshold is met by equality, so a run that is as long as a lowered one would pass it for ever: it is cut to
+        one short of it.
+        """
+        self._split = self._splits_local_origin
+        if not self._split:
+            self.local = SuccessRateAccumulator()
+            self.consecutive_local_origin_failure = 0
+        for rule in EJECTION_RULES.values():
+            if rule.run is not None:
+                threshold = self._settings.value(rule.threshold)
+                if 0 < threshold <= getattr(self, rule.run):
+                    setattr(self, rule.run, threshold - 1)
+
     def detach(self) -> None:
         """Forget the detector: from now on reports are counted, but lead to nothing."""
         self._on_failure = None
@@ -185,9 +205,9 @@ class HostMonitor:
 
     def _put_split(self, result: Result, code: int | None) -> None:
         """Count a result where local and external origin are kept apart (`putResultWithLocalExternalSplit`)."""
-        if result in {_CONNECT_SUCCESS, _CONNECT_SUCCESS_FINAL}:
+        if result is _CONNECT_SUCCESS or result is _CONNECT_SUCCESS_FINAL:
             self._put_local_success()
-        elif result in {_CONNECT_FAILED, _TIMEOUT}:
+        elif result is _CONNECT_FAILED or result is _TIMEOUT:
             self._put_local_failure()
         elif result is _REQUEST_DEGRADED:
             self._put_degraded()
