@@ -85,7 +85,7 @@ ENDPOINTS = (
     Endpoint(
         "/dashboard/rule",
         dashboard.handle_cluster_rule,
-        "print the detector's settings in force, as JSON",
+        "print a cluster's settings in force and where each comes from, as JSON",
         (("cluster", "Name of the cluster"),),
     ),
     Endpoint("/dashboard/state", dashboard.handle_state, "print what the dashboard shows, as JSON"),

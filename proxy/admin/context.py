@@ -13,6 +13,7 @@ from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap
 from proxy.config.issue import Issue
 from proxy.config.snapshot import ConfigSnapshot
+from proxy.config.snapshot_builder import SnapshotBuilder
 from proxy.event_stream import EventStream
 from proxy.stats import StatsStore
 
@@ -102,6 +103,7 @@ class AdminContext:
         reopen_logs: Reopen access log and event log, which somebody may have renamed.
         events: What happens, for `/events`.
         config_status: The configuration's sources; returns None when it came from a program.
+        config_builder: What made the configuration, so that settings can be traced to their rules; None as above.
         overrides: Hosts put out or brought back by hand.
     """
 
@@ -124,6 +126,7 @@ class AdminContext:
         default=attrs.Factory(lambda self: EventStream(self.time_source), takes_self=True)
     )
     config_status: Callable[[], ConfigStatus | None] = _unknown
+    config_builder: SnapshotBuilder | None = None
     overrides: Overrides = attrs.field(
         default=attrs.Factory(lambda self: Overrides(self.time_source, self.events), takes_self=True)
     )

@@ -12,11 +12,13 @@ from typing import Any
 import attrs
 from aiohttp import web
 
-from outlier import OutlierDetection
+from outlier.runtime import PREFIX, RUNTIME_FIELDS
 from proxy.admin.context import AdminContext
 from proxy.admin.streaming import JSON, Turns, text
 from proxy.admin.watch import WATCH
 from proxy.cluster.cluster import Cluster
+from proxy.config.explain import ExplainedCluster, OriginKind, Setting, explain
+from proxy.config.static_config import StaticConfig
 from proxy.upstream.host import HealthFlag, Host
 
 _CONTENT_TYPES = {
@@ -131,20 +133,45 @@ def host_state(context: AdminContext, host: Host) -> str:
 
 
 async def handle_cluster_rule(context: AdminContext, request: web.Request) -> web.StreamResponse:
-    """Answer `/dashboard/rule?cluster=`: the detector's settings in force, and which of them are Envoy's defaults."""
-    cluster = context.cluster_manager.clusters.get(request.query.get("cluster", ""))
-    if cluster is None:
-        return text("no such cluster\n", 404)
-    detector = cluster.detector
-    settings = []
-    if detector is not None:
-        defaults = OutlierDetection()
-        for field in attrs.fields(OutlierDetection):
-            configured = getattr(detector.config, field.name)
-            in_force = configured if isinstance(configured, bool) else detector.settings.value(field.name)
-            if in_force != configured:
-                origin = "runtime override"
-            else:
-                origin = "Envoy's default" if configured == getattr(defaults, field.name) else "configuration"
-            settings.append({"field": field.name, "value": in_force, "origin": origin})
-    return web.Response(text=json.dumps(settings), headers={"content-type": JSON})
+    """Answer `/dashboard/rule?cluster=`: the settings in force, each with where it comes from, and remarks on them."""
+    name = request.query.get("cluster", "")
+    cluster = context.cluster_manager.clusters.get(name)
+    explained = await _explained(context, name) if cluster is not None else None
+    if cluster is None or explained is None:
+        return text("nothing is known of the origin of this cluster\n", 404)
+    rule = {"settings": [_setting(cluster, setting) for setting in explained.settings], "notes": explained.notes}
+    return web.Response(text=json.dumps(rule), headers={"content-type": JSON})
+
+
+async def _explained(context: AdminContext, name: str) -> ExplainedCluster | None:
+    """Return the cluster with its origins; gives way to requests while it looks for it."""
+    if context.config_builder is None:
+        return None
+    config = StaticConfig(texts={}, contents={}, builder=context.config_builder, resources={})
+    turns = Turns()
+    for explained in explain(config, context.bootstrap.envoy_release):
+        if explained.config.name == name:
+            return explained
+        if turns.over():
+            await turns.give()
+    return None
+
+
+def _setting(cluster: Cluster, setting: Setting) -> dict[str, Any]:
+    """Return one setting; `quiet` ones are defaults, or make no difference here."""
+    shown = {
+        "name": setting.envoy_name,
+        "value": setting.value_text,
+        "origin": str(setting.origin),
+        "quiet": setting.inert or setting.origin.kind is OriginKind.ENVOY,
+    }
+    field, detector = setting.name.removeprefix(PREFIX), cluster.detector
+    if detector is not None and field in RUNTIME_FIELDS:
+        value = detector.settings.value(field)
+        if value != setting.value:
+            shown |= {
+                "value": attrs.evolve(setting, value=value).value_text,
+                "origin": "runtime override",
+                "quiet": False,
+            }
+    return shown

@@ -26,7 +26,8 @@ export function clusterPage(name) {
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Setting"), h("th", { scope: "col" }, "Value"), h("th", { scope: "col" }, "From"))),
     rule,
   );
-  const noRule = h("p", { class: "empty" }, "No outlier detection: no DestinationRule of this service asks for it.");
+  const noRule = h("p", { class: "empty" }, "Where the settings of this cluster come from is not known.");
+  const notes = h("ul", { class: "plain" });
   const missing = h("p", { class: "empty" }, "There is no such cluster now; a configuration push may have removed it.");
   const body = h(
     "div",
@@ -35,7 +36,7 @@ export function clusterPage(name) {
     chart.element,
     h("section", { "aria-labelledby": "hosts-heading" }, h("div", { class: "section-head" }, h("h2", { id: "hosts-heading" }, "Hosts"), h("label", { class: "detail" }, "ejections over the last ", minutes)), picked, rows),
     h("section", { "aria-labelledby": "balancer-heading" }, h("h2", { id: "balancer-heading" }, "Load balancing"), balancer),
-    h("section", { "aria-labelledby": "rule-heading" }, h("h2", { id: "rule-heading" }, "Rule in force"), h("div", { class: "scroll" }, ruleTable), noRule),
+    h("section", { "aria-labelledby": "rule-heading" }, h("h2", { id: "rule-heading" }, "Settings in force"), notes, h("div", { class: "scroll" }, ruleTable), noRule),
   );
   const element = h("div", {}, h("div", { class: "page-head" }, h("h1", {}, service, h("small", {}, detail)), summary), missing, body);
   const views = new Map();
@@ -56,10 +57,11 @@ export function clusterPage(name) {
   }
 
   async function loadRule() {
-    const settings = await get("/dashboard/rule", { cluster: name }).catch(() => []);
-    rule.replaceChildren(...settings.map(ruleRow));
-    ruleTable.hidden = !settings.length;
-    noRule.hidden = settings.length > 0;
+    const found = await get("/dashboard/rule", { cluster: name }).catch(() => ({ settings: [], notes: [] }));
+    rule.replaceChildren(...found.settings.map(ruleRow));
+    notes.replaceChildren(...found.notes.map((note) => h("li", {}, note)));
+    ruleTable.hidden = !found.settings.length;
+    noRule.hidden = found.settings.length > 0;
   }
 
   function update() {
@@ -125,7 +127,6 @@ function hostRow(cluster, onpick) {
   };
 }
 
-function ruleRow({ field, value, origin }) {
-  const shown = field.endsWith("_ms") && typeof value === "number" ? duration(value) : String(value);
-  return h("tr", { class: origin === "Envoy's default" ? "default" : "" }, h("th", { scope: "row" }, field.replace(/_ms$/, "")), h("td", {}, shown), h("td", {}, origin));
+function ruleRow({ name, value, origin, quiet }) {
+  return h("tr", { class: quiet ? "default" : "" }, h("th", { scope: "row" }, name), h("td", {}, value), h("td", {}, origin));
 }

@@ -80,6 +80,7 @@ class FakeSidecar:
     state: ServerState = ServerState.LIVE
     snapshot: object = EMPTY_SNAPSHOT
     config_status: object = None
+    config_builder: object = None
     call_later: object = None
     done: list[str] = attrs.Factory(list)
     bootstrap: Bootstrap = attrs.field(factory=lambda: Bootstrap(node_id="n1", labels=(("app", "web"),)))
@@ -120,6 +121,7 @@ class FakeSidecar:
             reopen_logs=lambda: self.done.append("reopen_logs"),
             events=self.events,
             config_status=lambda: self.config_status,
+            config_builder=self.config_builder,
             overrides=Overrides(self.time, self.events, lambda s, callback: self.call_later(s, callback)),
         )
 

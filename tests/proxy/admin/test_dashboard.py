@@ -4,6 +4,9 @@ import pytest
 
 from outlier import OutlierDetection
 from proxy.admin.dashboard import host_state
+from proxy.config.service_clusters import ConversionContext
+from proxy.config.static_config import static_config
+from proxy.demo_script import rules
 from proxy.upstream.host import HealthFlag
 
 CLUSTER = "outbound|80||a.default.svc.cluster.local"
@@ -75,22 +78,44 @@ def test_one_word_for_a_host(sidecar, cluster, flags, word):
     assert host_state(sidecar.context(), cluster.hosts[0]) == word
 
 
-async def test_rule_says_where_each_setting_comes_from(sidecar, admin, cluster):
-    sidecar.runtime.modify({"outlier_detection.consecutive_gateway_failure": 9})
-
-    settings = await (await admin.get("/dashboard/rule", params={"cluster": CLUSTER})).json()
-
-    origins = {setting["field"]: (setting["value"], setting["origin"]) for setting in settings}
-    assert origins["consecutive_5xx"] == (1, "configuration")
-    assert origins["base_ejection_time_ms"] == (30_000, "Envoy's default")
-    assert origins["consecutive_gateway_failure"] == (9, "runtime override")
+@pytest.fixture
+def configured(sidecar):
+    """The demo's rules as a pipeline would have built them; the cluster runs on them."""
+    config = static_config({"shop.yaml": rules([10_000])}, ConversionContext(node=sidecar.bootstrap.node))
+    sidecar.config_builder = config.builder
+    (built,) = config.builder.snapshot.clusters.values()
+    return sidecar.add_cluster(built.name, detection=built.outlier_detection)
 
 
-async def test_rule_of_an_unknown_cluster_is_not_found(admin):
+async def test_rule_says_where_each_setting_comes_from(configured, admin):
+    rule = await (await admin.get("/dashboard/rule", params={"cluster": configured.name})).json()
+
+    settings = {setting["name"]: setting for setting in rule["settings"]}
+    assert settings["outlier_detection.consecutive_5xx"]["value"] == "3"
+    assert "consecutive5xxErrors" in settings["outlier_detection.consecutive_5xx"]["origin"]
+    assert not settings["outlier_detection.consecutive_5xx"]["quiet"]
+    assert settings["outlier_detection.success_rate_stdev_factor"] == {
+        "name": "outlier_detection.success_rate_stdev_factor",
+        "value": "1900",
+        "origin": "Envoy's default",
+        "quiet": True,
+    }
+    assert "50 % lets none ever go" in rule["notes"][0]
+
+
+async def test_rule_shows_a_runtime_override(sidecar, configured, admin):
+    sidecar.runtime.modify({"outlier_detection.base_ejection_time_ms": 9_000})
+
+    rule = await (await admin.get("/dashboard/rule", params={"cluster": configured.name})).json()
+    setting = next(setting for setting in rule["settings"] if setting["name"] == "outlier_detection.base_ejection_time")
+    assert (setting["value"], setting["origin"], setting["quiet"]) == ("9s", "runtime override", False)
+
+
+async def test_rule_of_an_unknown_cluster_is_not_found(configured, admin):
     assert (await admin.get("/dashboard/rule?cluster=x")).status == 404
 
 
-async def test_rule_of_a_cluster_without_detection_is_empty(sidecar, admin):
+async def test_rule_of_a_configuration_without_sources_is_not_found(sidecar, admin):
     sidecar.add_cluster("plain")
 
-    assert await (await admin.get("/dashboard/rule?cluster=plain")).json() == []
+    assert (await admin.get("/dashboard/rule?cluster=plain")).status == 404
