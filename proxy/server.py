@@ -32,8 +32,8 @@ from proxy.log_file import LogFile, LogFileError
 from proxy.outlier_events import OutlierEvents
 from proxy.push.file_source import FileSource
 from proxy.push.pipeline import ConfigPipeline
-from proxy.router.exchange import Router
 from proxy.router.route_table import RouteTable
+from proxy.router.router import Router
 from proxy.stats import Metric, MetricKind, StatsStore
 from proxy.version import version
 
@@ -45,9 +45,7 @@ _OUTBOUND = "outbound"  # name of the listener whose requests choose their servi
 class SystemRandom:
     """Chance from the interpreter's generator: fast, seeded by the system, not secret."""
 
-    def random(self) -> int:
-        """Return 64 random bits."""
-        return random.getrandbits(64)
+    random = staticmethod(partial(random.getrandbits, 64))  # no frame of ours: it is called once or more per request
 
 
 class Server:
@@ -93,7 +91,9 @@ class Server:
             self.apply,
         )
         self.http_stats = HttpStats()
-        self._router = Router(self.cluster_manager.clusters, deadlines=self._deadlines, loop=self._loop)
+        self._router = Router(
+            self.cluster_manager.clusters, deadlines=self._deadlines, loop=self._loop, random=self._random
+        )
         self._routes = Routes()
         self._listeners = self._make_listeners()
         self._admin: web.AppRunner | None = None
@@ -108,7 +108,7 @@ class Server:
         """Run `snapshot` from the next request on; requests under way finish as they began."""
         self.snapshot = snapshot
         self.cluster_manager.apply(snapshot.clusters)
-        self._routes.table = RouteTable(snapshot.routes)
+        self._routes.table = RouteTable(snapshot.routes, self._routes.table)
 
     # Life
 

@@ -45,6 +45,6 @@ class AccessLog:
             "upstream_host": exchange.host.address if exchange.host is not None else None,
             "attempt": exchange.attempts,
             "request_id": request_id.decode("latin-1") if request_id is not None else None,
-            "downstream_remote_address": connection.peer,
+            "downstream_remote_address": connection.remote_address,
         }
         self._file.write_line(json.dumps(line, separators=(",", ":")))

@@ -101,10 +101,14 @@ class DownstreamConnection(asyncio.Protocol):
         return round((self._listener.router.loop.time() - self._started_at) * 1000)
 
     @property
-    def peer(self) -> str:
-        """The client's address, `ip:port`; `@` for a unix socket."""
-        name = self._transport.get_extra_info("peername")
-        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "@"
+    def remote_address(self) -> str:
+        """The client's `ip:port`; empty for a unix socket."""
+        return _address_text(self._transport.get_extra_info("peername"))
+
+    @property
+    def local_address(self) -> str:
+        """The `ip:port` that the client has connected to; empty for a unix socket."""
+        return _address_text(self._transport.get_extra_info("sockname"))
 
     def close_when_idle(self) -> None:
         """Drain: close now, or behind the response under way."""
@@ -382,3 +386,10 @@ class DownstreamConnection(asyncio.Protocol):
             self._read_disabled &= ~reasons
             if not self._read_disabled:
                 self._transport.resume_reading()
+
+
+def _address_text(name: object) -> str:
+    """Return a socket name as `ip:port` or `[v6]:port`."""
+    if not isinstance(name, tuple):
+        return ""
+    return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"

@@ -9,13 +9,14 @@ from functools import partial
 
 from outlier import RandomGenerator
 from proxy.config.address import Address
-from proxy.config.route_config import VirtualHost
 from proxy.errors import ListenError
 from proxy.http.date import DateProvider
 from proxy.http.downstream import DownstreamConnection
 from proxy.http.stats import HttpStats
-from proxy.router.exchange import Exchange, Router
+from proxy.router.exchange import Exchange
+from proxy.router.route import ReadyVirtualHost
 from proxy.router.route_table import EMPTY_ROUTE_TABLE, RouteTable
+from proxy.router.router import Router
 
 OnExchangeEnd = Callable[[DownstreamConnection, Exchange], None]
 
@@ -72,7 +73,7 @@ class Listener:
         """How many clients are connected."""
         return len(self._connections)
 
-    def virtual_host(self, authority: bytes) -> VirtualHost | None:
+    def virtual_host(self, authority: bytes) -> ReadyVirtualHost | None:
         """Return the virtual host for a request, None when there is none."""
         if self._service is None:
             return self._routes.table.find(authority)

@@ -1,100 +1,63 @@
-"""One downstream request, from its head to the last byte of its response.
+"""One downstream request, from its head to the last byte of its response, over its attempts.
 
-Finds the route, lets the cluster choose a host, sends the request there, and passes the response back or replies
-itself. Both sides are seams (`ResponseEncoder`, `upstream.stream`): no socket, no wire format, no task, no await.
-Ports the router filter (Envoy, source/common/router/router.cc).
+Finds the route, lets the cluster choose a host, sends the request there, tries again where the route says so, and
+passes the response back or replies itself. Both sides are seams (`ResponseEncoder`, `upstream.stream`): no socket, no
+wire format, no task, no await. Ports the router filter (Envoy, source/common/router/router.cc).
 """
-
-import asyncio
-from collections.abc import Mapping
-from typing import Protocol
 
 from proxy.cluster.cluster import Cluster
 from proxy.codec.headers import HeaderList, replace_header
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
-from proxy.config.route_config import RouteAction, VirtualHost
-from proxy.deadlines import Deadlines
+from proxy.config.cluster_config import ClusterType
 from proxy.response_flags import ResponseFlag
+from proxy.router.balancer_context import BalancerContext, RequestView
 from proxy.router.local_reply import (
     NO_CLUSTER,
     NO_HEALTHY_UPSTREAM,
     NO_ROUTE,
+    PER_TRY_TIMEOUT,
     RESET_FLAGS,
     ROUTE_TIMEOUT,
     LocalReply,
     reset_details,
     upstream_reset,
 )
+from proxy.router.request_body import BUFFER_HIGH_WATER_BYTES, REPLAY_LIMIT_BYTES, RequestBody
+from proxy.router.retry_state import Decision, RetryState
+from proxy.router.route import ReadyRoute, ReadyVirtualHost
+from proxy.router.router import ResponseEncoder, Router
 from proxy.router.upstream_request import UpstreamRequest
 from proxy.upstream.connection import SERVICE_TIME
 from proxy.upstream.host import Host
 from proxy.upstream.stream import RequestEncoder, ResetReason
 
-# Body that waits for a connection; above it the client is not read.
-BUFFER_HIGH_WATER_BYTES = 256 * 1024
-
-
-class ResponseEncoder(Protocol):
-    """Sends one response to the client."""
-
-    def encode_interim(self, head: ResponseHead) -> None:
-        """Send an interim (1xx) head."""
-
-    def encode_headers(self, head: ResponseHead) -> None:
-        """Send the head; the connection manager adds its own headers. The last call if `head.end_stream`."""
-
-    def encode_data(self, data: bytes) -> None:
-        """Send a piece of body, not empty."""
-
-    def encode_end(self, trailers: HeaderList) -> None:
-        """The response is complete."""
-
-    def flush(self) -> None:
-        """Nothing more comes for now: write what was encoded."""
-
-    def reset(self) -> None:
-        """The response cannot be completed: let the client see that it is cut off."""
-
-    def pause_request(self) -> None:
-        """Read no more of the client's body for now."""
-
-    def resume_request(self) -> None:
-        """Go on reading it."""
-
-
-class Router:
-    """What all exchanges of a sidecar share; `clusters` is live, by name."""
-
-    __slots__ = ("clusters", "deadlines", "loop", "no_cluster", "no_route")
-
-    def __init__(
-        self, clusters: Mapping[str, Cluster], *, deadlines: Deadlines, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self.clusters = clusters
-        self.deadlines = deadlines
-        self.loop = loop
-        self.no_route = 0
-        self.no_cluster = 0
+_DECISION_FLAGS = {
+    Decision.LIMIT_EXCEEDED: (ResponseFlag.UPSTREAM_RETRY_LIMIT_EXCEEDED,),
+    Decision.OVERFLOW: (ResponseFlag.UPSTREAM_OVERFLOW,),
+}
 
 
 class Exchange:
     """One request and its response.
 
     Attributes for the access log: `status` is 0 until a response head was sent, `flags` and `details` say why the
-    exchange ended as it did,
-    `attempts` counts picks of a host, `host` is the last one picked, `cluster` is None without a route.
+    exchange ended as it did, `attempts` counts picks of a host, `host` is the last one picked, `cluster` is None
+    without a route.
     """
 
     __slots__ = (
+        "_backoff_ms",
         "_body",
-        "_body_bytes",
+        "_context",
+        "_ended",
         "_request_complete_at",
         "_request_ended",
         "_request_paused",
+        "_retry",
         "_route",
         "_router",
-        "_trailers",
+        "_set_cookies",
         "_upstream",
         "attempts",
         "cluster",
@@ -116,81 +79,73 @@ class Exchange:
         self.flags: tuple[ResponseFlag, ...] = ()
         self.details = ""
         self.attempts = 0
-        self._route: RouteAction | None = None
+        self._route: ReadyRoute | None = None
         self._upstream: UpstreamRequest | None = None
+        self._retry: RetryState | None = None
+        self._context: BalancerContext | None = None
+        self._backoff_ms: int | None = None  # the wait before the next attempt, while it lasts
+        self._ended = False
         self._request_ended = head.end_stream
         self._request_complete_at = 0.0
         self._request_paused = False
-        self._body: list[bytes] = []  # received before there was a connection to send it on
-        self._body_bytes = 0
-        self._trailers: HeaderList = []
+        self._body = None if head.end_stream else RequestBody()
+        self._set_cookies: tuple[bytes, ...] = ()
 
     # From the client
 
-    def start(self, virtual_host: VirtualHost | None) -> None:
+    def start(self, virtual_host: ReadyVirtualHost | None) -> None:
         """Route the request and start its first attempt, or reply at once."""
         router = self._router
-        if virtual_host is None or self.head.method == b"CONNECT":
+        head = self.head
+        route = virtual_host.select(head) if virtual_host is not None and head.method != b"CONNECT" else None
+        if route is None:
             router.no_route += 1
             self._reply(NO_ROUTE)
             return
-        route = virtual_host.routes[0].action
+        self._route = route
         cluster = router.clusters.get(route.cluster)
         if cluster is None:
             router.no_cluster += 1
             self._reply(NO_CLUSTER)
             return
-        self._route = route
         self.cluster = cluster
         if self._request_ended:
             self._on_request_complete(route)
-        self.attempts = 1
-        host = cluster.load_balancer.choose_host(None)
-        if host is None:
-            cluster.stats.upstream_cx_none_healthy += 1
-            self._reply(NO_HEALTHY_UPSTREAM)
-            return
-        self.host = host
-        upstream = self._upstream = UpstreamRequest(self, cluster, host)
-        upstream.start()
-
-    def refuse(self, reply: LocalReply) -> None:
-        """Answer what cannot be served; if the response has begun, cut it off."""
-        if self._upstream is not None:
-            self._upstream.cancel()
-            self._upstream = None
-        if not self.status:
-            self._reply(reply)
-            return
-        self.details = reply.details
-        self.flags = () if reply.flag is None else (reply.flag,)
-        self._end()
-        self.encoder.reset()
+        if route.retry_rules is not None:
+            self._retry = RetryState(route.retry_rules, cluster.resources, cluster.stats, router.random)
+        if route.hash_policies is not None or cluster.config.type is ClusterType.ORIGINAL_DST:
+            self._make_context(route)
+        self._start_attempt(cluster)
 
     def on_request_data(self, data: bytes) -> None:
         """Take a piece of the request's body."""
-        upstream = self._upstream
-        if upstream is None:
+        body = self._body
+        if self._ended or self.status or body is None:
             return  # answered already
-        if upstream.encoder is not None:
-            upstream.encoder.encode_data(data)
-            return
-        self._body.append(data)
-        self._body_bytes += len(data)
-        if self._body_bytes > BUFFER_HIGH_WATER_BYTES and not self._request_paused:
+        upstream = self._upstream
+        encoder = upstream.encoder if upstream is not None else None
+        if encoder is not None:
+            encoder.encode_data(data)
+            if self._retry is None:
+                return
+        body.add(data)
+        if self._retry is not None and body.size > REPLAY_LIMIT_BYTES:
+            self._abandon_retries(body, sent=encoder is not None)
+        elif encoder is None and body.size > BUFFER_HIGH_WATER_BYTES and not self._request_paused:
             self._request_paused = True
             self.encoder.pause_request()
 
     def on_request_end(self, trailers: HeaderList) -> None:
         """The request is complete."""
         self._request_ended = True
-        self._trailers = trailers
-        upstream = self._upstream
-        if upstream is None or self._route is None:
+        if self._body is not None:
+            self._body.end(trailers)
+        if self._ended or self.status or self._route is None:
             return
         self._on_request_complete(self._route)
-        if upstream.encoder is not None:
-            upstream.encoder.encode_end(trailers)
+        if self._upstream is not None and self._upstream.encoder is not None:
+            self._upstream.encoder.encode_end(trailers)
+            self._upstream.start_per_try_timeout(self._route)
 
     def on_request_read_end(self) -> None:
         """No more of the request has arrived yet: send what there is."""
@@ -199,9 +154,7 @@ class Exchange:
 
     def on_client_gone(self) -> None:
         """Nobody waits any more: stop the attempt, charge nobody."""
-        if self._upstream is not None:
-            self._upstream.cancel()
-            self._upstream = None
+        self._cancel_attempt()
         self.flags = (*self.flags, ResponseFlag.DOWNSTREAM_CONNECTION_TERMINATION)
         self.details = "downstream_remote_disconnect"
         self._end()
@@ -215,30 +168,30 @@ class Exchange:
         else:
             self._upstream.encoder.pause_reading()
 
+    def refuse(self, reply: LocalReply) -> None:
+        """Answer what cannot be served; if the response has begun, cut it off."""
+        self._cancel_attempt()
+        if not self.status:
+            self._reply(reply)
+            return
+        self._cut_off(reply.flag, reply.details)
+
     # From the attempt
 
     def on_upstream_ready(self, encoder: RequestEncoder) -> None:
         """Send the request as far as it is here."""
-        head = self.head
         route = self._route
         assert route is not None
+        head = self.head
         headers = head.headers
-        if route.timeout_ms:
-            headers = [*headers, (b"x-envoy-expected-rq-timeout-ms", b"%d" % (route.timeout_ms - self._elapsed_ms()))]
-        end_stream = self._request_ended and not self._body and not self._trailers
-        encoder.encode_headers(head, headers, end_stream=end_stream)
-        if end_stream:
-            return
-        body, self._body = self._body, []
-        for data in body:
-            encoder.encode_data(data)
-        if self._request_ended:
-            encoder.encode_end(self._trailers)
-        elif body:
-            encoder.flush()
-        if self._request_paused:
-            self._request_paused = False
-            self.encoder.resume_request()
+        expected_ms = self._expected_timeout_ms(route)
+        if expected_ms:
+            headers = [*headers, (b"x-envoy-expected-rq-timeout-ms", b"%d" % expected_ms)]
+        encoder.encode_headers(head, headers, end_stream=head.end_stream)
+        if self._body is not None:
+            self._send_body(self._body, encoder)
+        if self._request_ended and self._upstream is not None:
+            self._upstream.start_per_try_timeout(route)
 
     def on_upstream_writable(self, *, writable: bool) -> None:
         """The host takes no more of the request (or takes it again)."""
@@ -253,19 +206,29 @@ class Exchange:
             self.encoder.encode_interim(head)
 
     def on_upstream_headers(self, head: ResponseHead) -> None:
-        """Answer the client with the host's response."""
+        """Answer the client with the host's response, or try again."""
         cluster = self.cluster
         assert cluster is not None
+        retry = self._retry
+        if retry is not None:
+            decision = retry.decide(retriable=retry.rules.retries_response(head))
+            if decision is Decision.RETRY:
+                cluster.stats.count_retried_response(head.status)
+                self._cancel_attempt()
+                self._wait_for_retry(retry)
+                return
+            self.flags = _DECISION_FLAGS.get(decision, ())
+            if self._body is not None:
+                self._body.discard()
         status = self.status = head.status
         self.details = "via_upstream"
-        stats = cluster.stats
-        responses = stats.responses
-        responses[status] = responses.get(status, 0) + 1
-        elapsed_ms = self._elapsed_ms()
+        cluster.stats.count_response(status)
+        headers = head.headers
         if head.marks & SERVICE_TIME:
-            replace_header(head.headers, b"x-envoy-upstream-service-time", b"%d" % elapsed_ms)
+            replace_header(headers, b"x-envoy-upstream-service-time", b"%d" % self._elapsed_ms())
         else:
-            head.headers.append((b"x-envoy-upstream-service-time", b"%d" % elapsed_ms))
+            headers.append((b"x-envoy-upstream-service-time", b"%d" % self._elapsed_ms()))
+        headers.extend((b"set-cookie", cookie) for cookie in self._set_cookies)
         self.encoder.encode_headers(head)
         if head.end_stream:
             self._finish()
@@ -276,19 +239,96 @@ class Exchange:
         self._finish()
 
     def on_upstream_reset(self, reason: ResetReason, detail: str) -> None:
-        """The attempt is lost: reply, or cut the response off where it stands."""
+        """The attempt is lost: try again, reply, or cut the response off where it stands."""
         self._upstream = None
-        if not self.status:
-            self._reply(upstream_reset(reason, transport_failure=detail))
+        if self.status:
+            self._cut_off(RESET_FLAGS[reason], reset_details("upstream_reset_after_response_started", reason))
             return
-        self.flags = (RESET_FLAGS[reason],)
-        self.details = reset_details("upstream_reset_after_response_started", reason)
-        self._end()
-        self.encoder.reset()
+        retry = self._retry
+        if retry is None or not self._try_again(retry, retriable=retry.rules.retries_reset(reason)):
+            self._reply(upstream_reset(reason, retried=self.attempts > 1, transport_failure=detail))
 
-    # Own
+    def on_per_try_timeout(self) -> None:
+        """The attempt's own time is up before response headers."""
+        assert self.cluster is not None
+        self.cluster.stats.upstream_rq_per_try_timeout += 1
+        self._upstream = None
+        retry = self._retry
+        if retry is None or not self._try_again(retry, retriable=retry.rules.retries_timeout()):
+            self._reply(PER_TRY_TIMEOUT)
 
-    def _on_request_complete(self, route: RouteAction) -> None:
+    # Attempts
+
+    def _start_attempt(self, cluster: Cluster) -> None:
+        self.attempts += 1
+        host = cluster.load_balancer.choose_host(self._context)
+        if host is None:
+            cluster.stats.upstream_cx_none_healthy += 1
+            self._reply(NO_HEALTHY_UPSTREAM)
+            return
+        self.host = host
+        if self._retry is not None:
+            self._retry.on_host_attempted(host)
+        upstream = self._upstream = UpstreamRequest(self, cluster, host, self._router.deadlines)
+        upstream.start()
+
+    def _cancel_attempt(self) -> None:
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.cancel()
+
+    def _try_again(self, retry: RetryState, *, retriable: bool) -> bool:
+        """Schedule a retry if there is to be one; otherwise note why not and return False."""
+        decision = retry.decide(retriable=retriable)
+        if decision is Decision.RETRY:
+            self._wait_for_retry(retry)
+            return True
+        self.flags = _DECISION_FLAGS.get(decision, ())
+        return False
+
+    def _wait_for_retry(self, retry: RetryState) -> None:
+        if self._context is None:
+            self._make_context(self._route)
+        self._backoff_ms = retry.backoff_ms()
+        self._router.deadlines.set(self._on_backoff_end, self._backoff_ms)
+
+    def _on_backoff_end(self) -> None:
+        if self._ended or self._backoff_ms is None or self.cluster is None:
+            return  # ended in the same sweep
+        self._backoff_ms = None
+        self._start_attempt(self.cluster)
+
+    def _abandon_retries(self, body: RequestBody, *, sent: bool) -> None:
+        """The body is too long to be kept for them; what a connection is to be sent first is not let go."""
+        assert self._retry is not None
+        assert self.cluster is not None
+        self._retry.release()
+        self._retry = None
+        self.cluster.stats.retry_or_shadow_abandoned += 1
+        if sent:
+            body.discard()
+
+    def _send_body(self, body: RequestBody, encoder: RequestEncoder) -> None:
+        """Send what has been received of the body so far; keep it if it may be needed again."""
+        body.send(encoder, complete=self._request_ended)
+        if self._retry is None:
+            body.discard()
+        if self._request_paused:
+            self._request_paused = False
+            self.encoder.resume_request()
+
+    def _make_context(self, route: ReadyRoute | None) -> None:
+        """Prepare what the balancer needs beyond chance: the hash, what was tried, the address asked for."""
+        request_hash = None
+        if route is not None and route.hash_policies is not None:
+            evaluated = route.hash_policies.evaluate(RequestView(self.head, self.encoder))
+            request_hash = evaluated.hash
+            self._set_cookies = evaluated.set_cookies
+        self._context = BalancerContext(request_hash, self.head.authority.decode("latin-1"), self._retry)
+
+    # Time
+
+    def _on_request_complete(self, route: ReadyRoute) -> None:
         """Start the route's timeout: it covers attempts and the response's body, but not the client's sending."""
         self._request_complete_at = self._router.loop.time()
         if route.timeout_ms:
@@ -298,52 +338,64 @@ class Exchange:
         """Time since the request was complete; 0 before that."""
         return int((self._router.loop.time() - self._request_complete_at) * 1000) if self._request_ended else 0
 
+    def _expected_timeout_ms(self, route: ReadyRoute) -> int:
+        """Return how long the host has at most, 0 for ever."""
+        left_ms = route.timeout_ms - self._elapsed_ms() if route.timeout_ms else 0
+        per_try_ms = route.per_try_timeout_ms
+        return min(left_ms, per_try_ms) if left_ms and per_try_ms else left_ms or per_try_ms
+
     def _on_route_timeout(self) -> None:
-        upstream, self._upstream = self._upstream, None
-        if upstream is None:
-            return  # ended in the same sweep
+        if self._ended:
+            return  # in the same sweep
         assert self.cluster is not None
         self.cluster.stats.upstream_rq_timeout += 1
-        upstream.time_out(responding=self.status != 0)
-        if not self.status:
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.time_out(responding=self.status != 0)
+        self.flags = ()
+        if self.status:
+            self._cut_off(ROUTE_TIMEOUT.flag, ROUTE_TIMEOUT.details)
+        else:
             self._reply(ROUTE_TIMEOUT)
-            return
-        self.flags = (ResponseFlag.UPSTREAM_REQUEST_TIMEOUT,)
-        self.details = ROUTE_TIMEOUT.details
-        self._end()
-        self.encoder.reset()
+
+    # The end
 
     def _reply(self, reply: LocalReply) -> None:
         """Answer the client ourselves."""
         self.status = reply.status
-        self.flags = () if reply.flag is None else (reply.flag,)
+        if reply.flag is not None:
+            self.flags = (*self.flags, reply.flag)
         self.details = reply.details
         if self.cluster is not None:
-            responses = self.cluster.stats.responses
-            responses[reply.status] = responses.get(reply.status, 0) + 1
-        headers: HeaderList = [(b"x-envoy-overloaded", b"true")] if reply.overloaded else []
-        head = ResponseHead(reply.status, headers, 0)
-        body = reply.body
-        if body:
-            head.content_length = len(body)
-            headers += ((b"content-length", b"%d" % len(body)), (b"content-type", b"text/plain"))
-            head.end_stream = self.head.method == b"HEAD"
+            self.cluster.stats.count_response(reply.status)
+        head = reply.head(head_request=self.head.method == b"HEAD")
         self._end()
         self.encoder.encode_headers(head)
         if not head.end_stream:
-            self.encoder.encode_data(body)
+            self.encoder.encode_data(reply.body)
             self.encoder.encode_end([])
+
+    def _cut_off(self, flag: ResponseFlag | None, details: str) -> None:
+        """End a response in the middle."""
+        self.flags = () if flag is None else (flag,)
+        self.details = details
+        self._end()
+        self.encoder.reset()
 
     def _finish(self) -> None:
         """A response of the host has gone out whole."""
         self._upstream = None
-        cluster = self.cluster
-        assert cluster is not None
+        assert self.cluster is not None
         if self._request_ended:
-            cluster.stats.request_time_ms.record(self._elapsed_ms())
+            self.cluster.stats.request_time_ms.record(self._elapsed_ms())
         self._end()
 
     def _end(self) -> None:
+        self._ended = True
         route = self._route
         if route is not None and route.timeout_ms:
             self._router.deadlines.clear(self._on_route_timeout, route.timeout_ms)
+        if self._retry is not None:
+            self._retry.release()
+            if self._backoff_ms is not None:
+                self._router.deadlines.clear(self._on_backoff_end, self._backoff_ms)

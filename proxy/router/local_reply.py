@@ -2,6 +2,8 @@
 
 import attrs
 
+from proxy.codec.headers import HeaderList
+from proxy.codec.http1_response import ResponseHead
 from proxy.response_flags import ResponseFlag
 from proxy.upstream.stream import ResetReason
 
@@ -19,12 +21,25 @@ class LocalReply:
     details: str
     overloaded: bool = False
 
+    def head(self, *, head_request: bool) -> ResponseHead:
+        """Return a new head for it, with the length and type of the body but none of the connection manager's lines."""
+        headers: HeaderList = [(b"x-envoy-overloaded", b"true")] if self.overloaded else []
+        head = ResponseHead(self.status, headers, 0)
+        if self.body:
+            head.content_length = len(self.body)
+            headers += ((b"content-length", b"%d" % len(self.body)), (b"content-type", b"text/plain"))
+            head.end_stream = head_request
+        return head
+
 
 NO_ROUTE = LocalReply(404, b"", ResponseFlag.NO_ROUTE_FOUND, "route_not_found")
 NO_CLUSTER = LocalReply(503, b"", ResponseFlag.NO_CLUSTER_FOUND, "cluster_not_found")
 NO_HEALTHY_UPSTREAM = LocalReply(503, b"no healthy upstream", ResponseFlag.NO_HEALTHY_UPSTREAM, "no_healthy_upstream")
 ROUTE_TIMEOUT = LocalReply(504, b"upstream request timeout", ResponseFlag.UPSTREAM_REQUEST_TIMEOUT, "response_timeout")
 UPGRADE_REFUSED = LocalReply(403, b"", None, "upgrade_failed")
+PER_TRY_TIMEOUT = LocalReply(
+    504, b"upstream request timeout", ResponseFlag.UPSTREAM_REQUEST_TIMEOUT, "upstream_per_try_timeout"
+)
 REQUEST_HEADER_TIMEOUT = LocalReply(408, b"request header timeout", None, "request_header_timeout")
 
 RESET_FLAGS = {

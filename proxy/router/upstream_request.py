@@ -11,6 +11,8 @@ from outlier.reporting import report_connected, report_overflow, report_reset, r
 from proxy.cluster.cluster import Cluster
 from proxy.codec.headers import HeaderList
 from proxy.codec.http1_response import ResponseHead
+from proxy.deadlines import Deadlines
+from proxy.router.route import ReadyRoute
 from proxy.upstream.host import Host
 from proxy.upstream.stream import RequestEncoder, ResetReason
 
@@ -21,11 +23,13 @@ if TYPE_CHECKING:
 class UpstreamRequest:
     """A `PoolClient` for one exchange; `encoder` is set while a stream is held."""
 
-    __slots__ = ("_cluster", "_exchange", "_waiting", "encoder", "host")
+    __slots__ = ("_cluster", "_deadlines", "_exchange", "_per_try_timeout_ms", "_waiting", "encoder", "host")
 
-    def __init__(self, exchange: "Exchange", cluster: Cluster, host: Host) -> None:
+    def __init__(self, exchange: "Exchange", cluster: Cluster, host: Host, deadlines: Deadlines) -> None:
         self._exchange = exchange
         self._cluster = cluster
+        self._deadlines = deadlines
+        self._per_try_timeout_ms = 0  # the timeout that is set; 0 when none is
         self._waiting = True
         self.host = host
         self.encoder: RequestEncoder | None = None
@@ -36,8 +40,15 @@ class UpstreamRequest:
         assert pool is not None, "a host that can be chosen has a pool"
         pool.new_stream(self)
 
+    def start_per_try_timeout(self, route: ReadyRoute) -> None:
+        """Give the attempt its own time, from now on; the request is complete and on its way."""
+        if route.per_try_timeout_ms and self.encoder is not None:
+            self._per_try_timeout_ms = route.per_try_timeout_ms
+            self._deadlines.set(self._on_per_try_timeout, route.per_try_timeout_ms)
+
     def cancel(self) -> None:
         """Give the attempt up; nobody is charged."""
+        self._clear_per_try_timeout()
         if self.encoder is not None:
             encoder, self.encoder = self.encoder, None
             encoder.reset()
@@ -81,6 +92,7 @@ class UpstreamRequest:
         if status < 200 and status != 101:
             self._exchange.on_upstream_interim(head)
             return
+        self._clear_per_try_timeout()
         host = self.host
         if status < 500:
             host.rq_success += 1
@@ -107,12 +119,24 @@ class UpstreamRequest:
     def on_response_reset(self, reason: ResetReason, detail: str) -> None:
         """Charge the host, after a reported status as well: Envoy counts both."""
         self.encoder = None
+        self._clear_per_try_timeout()
         self._charge_reset()
         self._exchange.on_upstream_reset(reason, detail)
 
     def on_request_writable(self, *, writable: bool) -> None:
         """Stop or go on reading the client's body."""
         self._exchange.on_upstream_writable(writable=writable)
+
+    def _on_per_try_timeout(self) -> None:
+        if not self._per_try_timeout_ms:
+            return  # ended in the same sweep
+        self.time_out(responding=False)
+        self._exchange.on_per_try_timeout()
+
+    def _clear_per_try_timeout(self) -> None:
+        if self._per_try_timeout_ms:
+            self._deadlines.clear(self._on_per_try_timeout, self._per_try_timeout_ms)
+            self._per_try_timeout_ms = 0
 
     def _charge_reset(self) -> None:
         self.host.rq_error += 1

@@ -17,7 +17,8 @@ class ClusterStats:
     """One cluster's statistics.
 
     `responses` counts final replies by status, local ones included: `upstream_rq_<code>`, `upstream_rq_<class>xx` and
-    `upstream_rq_completed` are sums over it. `request_time_ms` and `connect_time_ms` are histograms.
+    `upstream_rq_completed` are sums over it; `retried_responses` are those that a retry
+    followed. `request_time_ms` and `connect_time_ms` are histograms.
     """
 
     lb_healthy_panic: int = 0
@@ -50,14 +51,29 @@ class ClusterStats:
     upstream_rq_pending_overflow: int = 0
     upstream_rq_pending_total: int = 0
     upstream_rq_per_try_timeout: int = 0
+    upstream_rq_retry: int = 0
+    upstream_rq_retry_backoff_exponential: int = 0
+    upstream_rq_retry_limit_exceeded: int = 0
+    upstream_rq_retry_overflow: int = 0
+    upstream_rq_retry_success: int = 0
+    retry_or_shadow_abandoned: int = 0
     upstream_rq_rx_reset: int = 0
     upstream_rq_timeout: int = 0
     upstream_rq_total: int = 0
     upstream_rq_tx_reset: int = 0
 
     responses: dict[int, int] = attrs.field(factory=dict)
+    retried_responses: dict[int, int] = attrs.field(factory=dict)
     request_time_ms: Histogram = attrs.field(factory=Histogram)
     connect_time_ms: Histogram = attrs.field(factory=Histogram)
+
+    def count_response(self, status: int) -> None:
+        """Count a final reply."""
+        self.responses[status] = self.responses.get(status, 0) + 1
+
+    def count_retried_response(self, status: int) -> None:
+        """Count a response that the client does not see because the request is sent again."""
+        self.retried_responses[status] = self.retried_responses.get(status, 0) + 1
 
     def items(self) -> Iterator[tuple[str, int, bool]]:
         """Yield `(name, value, is_gauge)` of every plain counter and gauge."""
@@ -70,6 +86,7 @@ class ClusterStats:
             if name not in _GAUGES:
                 setattr(self, name, 0)
         self.responses.clear()
+        self.retried_responses.clear()
 
 
 _NAMES = tuple(field.name for field in attrs.fields(ClusterStats) if field.type is int)

@@ -1,0 +1,77 @@
+"""One pick of a host, as the balancer sees it: the request's hash, the hosts and priorities it has tried."""
+
+from collections.abc import Sequence
+
+from proxy.codec.headers import get_header
+from proxy.codec.http1_request import RequestHead
+from proxy.load_balancer import PreviousPriorities
+from proxy.router.retry_state import RetryState
+from proxy.router.router import ResponseEncoder
+from proxy.upstream.host import Host
+
+
+class RequestView:
+    """What hash policies read of a request."""
+
+    __slots__ = ("_encoder", "_head")
+
+    def __init__(self, head: RequestHead, encoder: ResponseEncoder) -> None:
+        self._head = head
+        self._encoder = encoder
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """The header lines."""
+        return self._head.headers
+
+    @property
+    def path(self) -> bytes:
+        """The target with its query."""
+        return self._head.path
+
+    @property
+    def source_ip(self) -> str | None:
+        """The client as `x-forwarded-for` names it last, since nobody here is asked to distrust it; else the peer."""
+        forwarded = get_header(self._head.headers, b"x-forwarded-for")
+        if forwarded:
+            return forwarded.rpartition(b",")[2].strip().decode("latin-1")
+        address = self._encoder.remote_address
+        return address.rpartition(":")[0].strip("[]") or None
+
+    @property
+    def remote_address(self) -> str:
+        """The client's `ip:port`."""
+        return self._encoder.remote_address
+
+    @property
+    def local_address(self) -> str:
+        """Where the client has connected to."""
+        return self._encoder.local_address
+
+
+class BalancerContext:
+    """A `LoadBalancerContext` of one request, for all its attempts."""
+
+    __slots__ = ("_retry", "destination", "hash")
+
+    def __init__(self, request_hash: int | None, destination: str, retry: RetryState | None) -> None:
+        self.hash = request_hash
+        self.destination: str | None = destination
+        self._retry = retry
+
+    @property
+    def host_selection_retry_count(self) -> int:
+        """How often a host that was tried may be drawn again before it is taken after all."""
+        retry = self._retry
+        if retry is None or not retry.tried or not retry.rules.policy.previous_hosts:
+            return 0
+        return retry.rules.policy.host_selection_retry_max_attempts
+
+    @property
+    def retry_priority(self) -> PreviousPriorities | None:
+        """The priorities tried, if the policy looks at them."""
+        return self._retry.priorities if self._retry is not None else None
+
+    def should_select_another_host(self, host: Host) -> bool:
+        """Whether an attempt has gone to this host."""
+        return self._retry is not None and host in self._retry.tried
