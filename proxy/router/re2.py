@@ -1,0 +1,29 @@
+"""RE2 expressions of a route, compiled with Python's `re`.
+
+What Istio's users write is common to both: leftmost-first alternatives, greedy and lazy repeats, classes, groups.
+What RE2 has not (look-around, back references) has been refused with the rule. `re` backtracks where RE2 does not, so
+a pathological expression in a configuration can be slow; it is the operator's own.
+"""
+
+import re
+
+_GO_NAMED_GROUP = re.compile(r"\(\?<(?![=!])")
+
+
+def compile_re2(pattern: str) -> re.Pattern[str]:
+    """Return `pattern` ready for `text_of` a path or value; classes and word characters are ASCII, as in RE2.
+
+    Raises:
+        re.error: `re` cannot read it; the validation of routes refuses such a pattern before.
+    """
+    return re.compile(_GO_NAMED_GROUP.sub("(?P<", pattern), re.ASCII)
+
+
+def text_of(value: bytes) -> str:
+    """Return the text that an expression looks at: UTF-8, so that `.` is a character; other bytes stay apart."""
+    return value.decode("utf-8", "surrogateescape")
+
+
+def bytes_of(text: str) -> bytes:
+    """Return what `text_of` was given."""
+    return text.encode("utf-8", "surrogateescape")
