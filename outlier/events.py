@@ -115,15 +115,13 @@ class EjectionEvent:
             f'{head}"action": "eject", "type": "{EJECTION_RULES[self.type].hand_made_name}", '
             f'"num_ejections": "{self.num_ejections}", "enforced": "{str(self.enforced).lower()}"'
         )
-        match self.detection.evidence if self.detection else None:
-            case SuccessRateEvidence() as found:
-                line += (
-                    f', "host_success_rate": "{found.success_rate:g}", '
-                    f'"cluster_average_success_rate": "{found.average:g}", '
-                    f'"cluster_success_rate_ejection_threshold": "{found.threshold:g}"'
-                )
-            case _:
-                pass
+        found = self.detection.evidence if self.detection else None
+        if isinstance(found, SuccessRateEvidence):
+            line += (
+                f', "host_success_rate": "{found.success_rate:g}", '
+                f'"cluster_average_success_rate": "{found.average:g}", '
+                f'"cluster_success_rate_ejection_threshold": "{found.threshold:g}"'
+            )
         return line + "}"
 
 

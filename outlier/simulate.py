@@ -304,6 +304,8 @@ class _Run:
         return self._names[monitor]
 
     def _add(self, name: str) -> None:
+        if name in self.hosts:
+            raise ScenarioError("hosts", f"{name!r} is there already at {self._time.monotonic_ms()} ms")
         monitor = self.detector.add_host(name)
         self.hosts[name] = monitor
         self._names[monitor] = name
@@ -311,6 +313,8 @@ class _Run:
             self._tell(MomentKind.ADDED, name, "")
 
     def _remove(self, name: str) -> None:
+        if name not in self.hosts:
+            raise ScenarioError("hosts", f"{name!r} is not there at {self._time.monotonic_ms()} ms")
         self.detector.remove_host(self.hosts.pop(name))
         self._tell(MomentKind.REMOVED, name, "")
 

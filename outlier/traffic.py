@@ -85,6 +85,8 @@ def read_behaviours(sentences: Sequence[str], hosts: Sequence[str]) -> Behaviour
     memberships: list[Membership] = []
     for i, sentence in enumerate(sentences):
         path = f"behaviours[{i}]"
+        if not isinstance(sentence, str):
+            raise ScenarioError(path, f"{sentence!r} is not a sentence")
         try:
             if found := _MOVES.fullmatch(sentence):
                 added = found["change"] == "added"
@@ -184,13 +186,18 @@ def _expectations(items: Sequence[Mapping[str, Any]]) -> tuple[Expectation, ...]
     found = []
     for i, item in enumerate(items):
         path = f"expect[{i}]"
+        if not isinstance(item, Mapping):
+            raise ScenarioError(path, f"{item!r} is not a mapping")
         if ("at" in item) == ("between" in item):
             raise ScenarioError(path, "needs either `at: TIME` or `between: [TIME, TIME]`")
         if "at" in item:
             at_ms = _time(item["at"], f"{path}.at")
             found.append(Expectation(at_ms, path, {key: value for key, value in item.items() if key != "at"}))
         else:
-            start, end = item["between"]
+            between = item["between"]
+            if not isinstance(between, Sequence) or len(between) != 2:
+                raise ScenarioError(f"{path}.between", f"{between!r} is not a pair of times")
+            start, end = between
             window = (_time(start, f"{path}.between"), _time(end, f"{path}.between"))
             found.append(Expectation(window[1], path, {**item, "between": window}))
     return tuple(sorted(found, key=lambda expectation: expectation.at_ms))

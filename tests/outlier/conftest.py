@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 from outlier import (
     Action,
@@ -19,6 +20,9 @@ from outlier import (
     Runtime,
     SimulatedTime,
 )
+
+# For runs that ask only whether something fails, not for the smallest example: `--hypothesis-profile=no-shrink`.
+settings.register_profile("no-shrink", phases=[Phase.explicit, Phase.generate])
 
 
 class Cluster:

@@ -42,17 +42,8 @@ def plant(fault: Fault, package: Path) -> None:
 
 def noticed(folder: Path) -> bool:
     """Run the engine's tests in `folder` and return whether one fails."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "tests/conformance",
-        "tests/outlier",
-    ]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-profile=no-shrink"]
+    command = [sys.executable, "-m", "pytest", *options, "tests/conformance", "tests/outlier"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode not in {0, 1, 2}:
         raise SystemExit(f"the tests could not be run:\n{done.stdout}{done.stderr}")

@@ -166,6 +166,18 @@ def test_spans_last_until_return_removal_or_the_end():
     ]
 
 
+@pytest.mark.parametrize(
+    ("behaviours", "message"),
+    [
+        (["a is added at 1s"], "hosts: 'a' is there already at 1000 ms"),
+        (["a is removed at 1s", "a is removed at 2s"], "hosts: 'a' is not there at 2000 ms"),
+    ],
+)
+def test_impossible_membership_is_refused(behaviours, message):
+    with pytest.raises(ScenarioError, match=message):
+        simulate(people(behaviours=behaviours))
+
+
 def test_step_that_names_an_absent_host_is_refused():
     scenario = Scenario.from_dict({"hosts": [], "steps": [{"report": {"host": "a", "code": 500}}]})
 

@@ -36,6 +36,7 @@ def test_hosts_come_and_go_in_order_of_time():
         ("a fails with 50", "is not understood"),
         ("a fails with 500 from 10", "is not a duration"),
         ("b fails with 500", "'b' is neither in hosts nor added later"),
+        ({"a": "fails"}, "is not a sentence"),
         ("b is removed at 1s", "'b' is neither in hosts nor added later"),
     ],
 )
@@ -190,6 +191,8 @@ def test_nobody_to_choose(make_cluster, ejected):
         ({"expect": [{}]}, "expect[0]"),
         ({"expect": [{"at": "1s", "between": ["1s", "2s"]}]}, "expect[0]"),
         ({"expect": [{"at": "now"}]}, "expect[0].at"),
+        ({"expect": ["at 1s"]}, "expect[0]"),
+        ({"expect": [{"event": {}, "between": ["1s"]}]}, "expect[0].between"),
     ],
 )
 def test_refused_value_names_its_place(data, path):
