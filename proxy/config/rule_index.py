@@ -133,24 +133,24 @@ class RuleIndex:
         self._exported: dict[str, _Entries] = defaultdict(dict)
         self._root_private: _Entries = {}
 
-    def update(self, old: Resource | None, new: Resource | None) -> set[str]:
+    def update(self, old: Resource | None, new: Resource | None) -> list[str]:
         """Replace a rule (None: there was, or is, none); return the hosts it touched, wildcards among them."""
-        places: set[tuple[str, str]] = set()
+        places: dict[tuple[str, str], None] = {}
         if old is not None:
             place = self._hosts.pop(old.key)
-            places.add(place)
+            places[place] = None
             del self._rules[place][old.key]
         if new is not None:
             rule = new.body
             assert isinstance(rule, DestinationRule)
             host = complete_host(rule.host, new.namespace, self._domain)
             place = (new.namespace, host)
-            places.add(place)
+            places[place] = None
             self._hosts[new.key] = place
             self._rules[place][new.key] = _entry(new, rule, host)
         for place in places:
             self._rebuild(*place)
-        return {host for _, host in places}
+        return [host for _, host in places]
 
     def _rebuild(self, namespace: str, host: str) -> None:
         entries = sorted(self._rules[namespace, host].values(), key=_rule_precedence)

@@ -107,12 +107,12 @@ class ServiceIndex:
         """Yield every declared host."""
         return iter(self._entries)
 
-    def update_service(self, old: Resource | None, new: Resource | None) -> set[str]:
+    def update_service(self, old: Resource | None, new: Resource | None) -> list[str]:
         """Replace a ServiceEntry; return the hosts it touched."""
-        touched: set[str] = set()
+        touched: dict[str, None] = {}
         if old is not None:
             for host in _service_entry(old).hosts:
-                touched.add(host)
+                touched[host] = None
                 self._entries[host].pop(old.key, None)
                 if not self._entries[host]:
                     del self._entries[host]
@@ -120,15 +120,15 @@ class ServiceIndex:
         if new is not None:
             entry = _service_entry(new)
             for host in entry.hosts:
-                touched.add(host)
+                touched[host] = None
                 self._entries[host][new.key] = new
             if entry.workload_selector is not None:
                 self._selecting[new.namespace][new.key] = new
-        return touched
+        return list(touched)
 
-    def update_workload(self, old: Resource | None, new: Resource | None) -> set[str]:
+    def update_workload(self, old: Resource | None, new: Resource | None) -> list[str]:
         """Replace a WorkloadEntry; return the hosts whose selectors it meets or met."""
-        touched: set[str] = set()
+        touched: dict[str, None] = {}
         for resource in (old, new):
             if resource is None:
                 continue
@@ -136,12 +136,12 @@ class ServiceIndex:
             for selecting in self._selecting[resource.namespace].values():
                 entry = _service_entry(selecting)
                 if entry.workload_selector and entry.workload_selector.labels.items() <= labels.items():
-                    touched.update(entry.hosts)
+                    touched |= dict.fromkeys(entry.hosts)
         if old is not None:
             self._workloads[old.namespace].pop(old.key, None)
         if new is not None:
             self._workloads[new.namespace][new.key] = new
-        return touched
+        return list(touched)
 
     def service(self, host: str) -> Service | None:
         """Return the service of a host as the sidecar sees it; None when no visible entry declares it."""

@@ -25,6 +25,7 @@ from proxy.config.virtual_service_index import VirtualServiceIndex
 from proxy.config.visibility import PUBLIC
 
 _SortKey = tuple[int, str, str, str]
+_Hosts = dict[str, None]  # a set that keeps its order, so that equal input gives equal order
 
 
 class SnapshotBuilder:
@@ -94,19 +95,19 @@ class SnapshotBuilder:
 
         The old one is returned when nothing that the data plane sees has changed.
         """
-        membership: set[str] = set()
-        ruled: set[str] = set()
-        routed: set[str] = set()
+        membership: _Hosts = {}
+        ruled: _Hosts = {}
+        routed: _Hosts = {}
         for old, new in changes:
             kind = (new or old).kind.name  # type: ignore[union-attr]
             if kind == "DestinationRule":
-                ruled |= self._rules.update(old, new)
+                ruled |= dict.fromkeys(self._rules.update(old, new))
             elif kind == "ServiceEntry":
-                membership |= self._services.update_service(old, new)
+                membership |= dict.fromkeys(self._services.update_service(old, new))
             elif kind == "WorkloadEntry":
-                membership |= self._services.update_workload(old, new)
+                membership |= dict.fromkeys(self._services.update_workload(old, new))
             else:
-                routed |= self._virtual_services.update(old, new)
+                routed |= dict.fromkeys(self._virtual_services.update(old, new))
         for host in membership:
             self._refresh_service(host)
         clusters = dict(self._snapshot.clusters)
@@ -124,14 +125,14 @@ class SnapshotBuilder:
             )
         return self._snapshot
 
-    def _covered(self, patterns: Iterable[str]) -> set[str]:
+    def _covered(self, patterns: Iterable[str]) -> _Hosts:
         """Return the known services that exact names or wildcards cover."""
-        covered: set[str] = set()
+        covered: _Hosts = {}
         for pattern in patterns:
             if not pattern.startswith("*"):
-                covered.add(pattern)
+                covered[pattern] = None
             else:
-                covered.update(host for host in self._known if covers(pattern, host))
+                covered |= dict.fromkeys(host for host in self._known if covers(pattern, host))
         return covered
 
     def _refresh_service(self, host: str) -> None:
@@ -165,13 +166,13 @@ class SnapshotBuilder:
         if built:
             self._cluster_names[host] = tuple(built)
 
-    def _rebuild_routes(self, hosts: set[str], routes: RouteConfiguration) -> RouteConfiguration:
-        dirty = self._covered(hosts) | {host for host in hosts if host.startswith("*")}
-        dirty = dirty.union(*(self._dependents[host] for host in dirty if host in self._dependents))
+    def _rebuild_routes(self, hosts: _Hosts, routes: RouteConfiguration) -> RouteConfiguration:
+        dirty = self._covered(hosts) | dict.fromkeys(host for host in hosts if host.startswith("*"))
         for host in tuple(dirty):
+            dirty |= dict.fromkeys(sorted(self._dependents.get(host, ())))
             # A service takes over what a wildcard VirtualService served as a plain host, and gives it back when it
             # goes.
-            dirty.update(candidate for candidate in candidates(host) if self._virtual_services.exactly(candidate))
+            dirty |= dict.fromkeys(found for found in candidates(host) if self._virtual_services.exactly(found))
         moved = False
         for host in dirty:
             moved |= self._rebuild_virtual_hosts(host)

@@ -34,20 +34,20 @@ class VirtualServiceIndex:
         """Yield every host that a VirtualService names, wildcards among them."""
         return iter(self._by_host)
 
-    def update(self, old: Resource | None, new: Resource | None) -> set[str]:
+    def update(self, old: Resource | None, new: Resource | None) -> list[str]:
         """Replace a VirtualService; return the hosts it names or named."""
-        touched: set[str] = set()
+        touched: dict[str, None] = {}
         if old is not None:
             for host in self._hosts(old):
-                touched.add(host)
+                touched[host] = None
                 self._by_host[host].pop(old.key, None)
                 if not self._by_host[host]:
                     del self._by_host[host]
         if new is not None:
             for host in self._hosts(new):
-                touched.add(host)
+                touched[host] = None
                 self._by_host[host][new.key] = new
-        return touched
+        return list(touched)
 
     def _hosts(self, resource: Resource) -> tuple[str, ...]:
         body = virtual_service(resource)
