@@ -13,6 +13,7 @@ from proxy.config.cluster_config import ClusterType
 from proxy.response_flags import ResponseFlag
 from proxy.router.balancer_context import BalancerContext, RequestView
 from proxy.router.local_reply import (
+    ABSOLUTE_PATH_REJECTED,
     NO_CLUSTER,
     NO_HEALTHY_UPSTREAM,
     NO_ROUTE,
@@ -97,6 +98,9 @@ class Exchange:
         """Route the request and start its first attempt, or reply at once."""
         router = self._router
         head = self.head
+        if head.path[:1] != b"/" and head.method != b"CONNECT":
+            self._reply(ABSOLUTE_PATH_REJECTED)  # `OPTIONS *`: nothing that a route could match
+            return
         route = virtual_host.select(head) if virtual_host is not None and head.method != b"CONNECT" else None
         if route is None:
             router.no_route += 1

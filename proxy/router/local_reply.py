@@ -33,6 +33,7 @@ class LocalReply:
 
 
 NO_ROUTE = LocalReply(404, b"", ResponseFlag.NO_ROUTE_FOUND, "route_not_found")
+ABSOLUTE_PATH_REJECTED = LocalReply(404, b"", None, "absolute_path_rejected")
 NO_CLUSTER = LocalReply(503, b"", ResponseFlag.NO_CLUSTER_FOUND, "cluster_not_found")
 NO_HEALTHY_UPSTREAM = LocalReply(503, b"no healthy upstream", ResponseFlag.NO_HEALTHY_UPSTREAM, "no_healthy_upstream")
 ROUTE_TIMEOUT = LocalReply(504, b"upstream request timeout", ResponseFlag.UPSTREAM_REQUEST_TIMEOUT, "response_timeout")
