@@ -6,7 +6,7 @@ wire format, no task, no await. Ports the router filter (Envoy, source/common/ro
 """
 
 from proxy.cluster.cluster import Cluster
-from proxy.codec.headers import HeaderList, replace_header
+from proxy.codec.headers import HeaderList
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.cluster_config import ClusterType
@@ -25,11 +25,11 @@ from proxy.router.local_reply import (
     upstream_reset,
 )
 from proxy.router.request_body import BUFFER_HIGH_WATER_BYTES, REPLAY_LIMIT_BYTES, RequestBody
+from proxy.router.response_headers import prepare_response
 from proxy.router.retry_state import Decision, RetryState
 from proxy.router.route import ReadyRoute, ReadyVirtualHost
 from proxy.router.router import ResponseEncoder, Router
 from proxy.router.upstream_request import UpstreamRequest
-from proxy.upstream.connection import SERVICE_TIME
 from proxy.upstream.host import Host
 from proxy.upstream.stream import RequestEncoder, ResetReason
 
@@ -227,12 +227,7 @@ class Exchange:
         status = self.status = head.status
         self.details = "via_upstream"
         cluster.stats.count_response(status)
-        headers = head.headers
-        if head.marks & SERVICE_TIME:
-            replace_header(headers, b"x-envoy-upstream-service-time", b"%d" % self._elapsed_ms())
-        else:
-            headers.append((b"x-envoy-upstream-service-time", b"%d" % self._elapsed_ms()))
-        headers.extend((b"set-cookie", cookie) for cookie in self._set_cookies)
+        prepare_response(head, self._elapsed_ms(), self._set_cookies)
         self.encoder.encode_headers(head)
         if head.end_stream:
             self._finish()
