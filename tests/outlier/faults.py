@@ -333,6 +333,12 @@ FAULTS = (
         'return self.settings.value("interval_ms")',
         "return self.config.interval_ms",
     ),
+    Fault(
+        "long run not cut by new settings",
+        "host_monitor.py",
+        "setattr(self, rule.run, threshold - 1)",
+        "pass",
+    ),
     # Events and reports
     Fault(
         "unejection line tells its type",

@@ -62,6 +62,22 @@ class NaiveModel:
     def split(self):
         return self.version >= (1, 11) and self.settings["split_external_local_origin_errors"]
 
+    def new_settings(self, settings):
+        """Ours, not Envoy's: hosts keep their state; a run too long for its new threshold is cut to one short."""
+        self.settings = settings
+        if not self.split:
+            self.averages["local"] = (-1.0, -1.0)
+        for host in self.hosts:
+            if not self.split:
+                host.local, host.run_local, host.shown_local = [], 0, -1.0
+            host.run_5xx = self.cut(host.run_5xx, "consecutive_5xx")
+            host.run_gateway = self.cut(host.run_gateway, "consecutive_gateway_failure")
+            host.run_local = self.cut(host.run_local, "consecutive_local_origin_failure")
+
+    def cut(self, run, name):
+        threshold = self.get(name)
+        return threshold - 1 if threshold and run >= threshold else run
+
     # What hosts report
 
     def status(self, host, code):

@@ -207,6 +207,12 @@ class DetectorMachine(RuleBasedStateMachine):
         self.runtime.modify({f"outlier_detection.{name}": value})
         self.model.overrides[name] = value
 
+    @rule(config=CONFIGS)
+    def update_config(self, config):
+        self.config = OutlierDetection(**config)
+        self.detector.update_config(self.config)
+        self.model.new_settings(config)
+
     @rule()
     def take_overrides_back(self):
         self.runtime.modify(dict.fromkeys(self.runtime.entries, ""))
