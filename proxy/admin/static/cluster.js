@@ -28,6 +28,7 @@ export function clusterPage(name) {
   );
   const noRule = h("p", { class: "empty" }, "Where the settings of this cluster come from is not known.");
   const notes = h("ul", { class: "plain" });
+  const withDefaults = h("input", { type: "checkbox", onchange: showRule });
   const missing = h("p", { class: "empty" }, "There is no such cluster now; a configuration push may have removed it.");
   const body = h(
     "div",
@@ -36,13 +37,14 @@ export function clusterPage(name) {
     chart.element,
     h("section", { "aria-labelledby": "hosts-heading" }, h("div", { class: "section-head" }, h("h2", { id: "hosts-heading" }, "Hosts"), h("label", { class: "detail" }, "ejections over the last ", minutes)), picked, rows),
     h("section", { "aria-labelledby": "balancer-heading" }, h("h2", { id: "balancer-heading" }, "Load balancing"), balancer),
-    h("section", { "aria-labelledby": "rule-heading" }, h("h2", { id: "rule-heading" }, "Settings in force"), notes, h("div", { class: "scroll" }, ruleTable), noRule),
+    h("section", { "aria-labelledby": "rule-heading" }, h("div", { class: "section-head" }, h("h2", { id: "rule-heading" }, "Settings in force"), h("label", { class: "check detail" }, withDefaults, "with defaults and settings without effect")), notes, h("div", { class: "scroll" }, ruleTable), noRule),
   );
   const element = h("div", {}, h("div", { class: "page-head" }, h("h1", {}, service, h("small", {}, detail)), summary), missing, body);
   const views = new Map();
   let explained = new Map();
   let timer = 0;
   let configVersion = null;
+  let settings = { settings: [], notes: [] };
 
   async function explain() {
     try {
@@ -57,11 +59,17 @@ export function clusterPage(name) {
   }
 
   async function loadRule() {
-    const found = await get("/dashboard/rule", { cluster: name }).catch(() => ({ settings: [], notes: [] }));
-    rule.replaceChildren(...found.settings.map(ruleRow));
-    notes.replaceChildren(...found.notes.map((note) => h("li", {}, note)));
-    ruleTable.hidden = !found.settings.length;
-    noRule.hidden = found.settings.length > 0;
+    settings = await get("/dashboard/rule", { cluster: name }).catch(() => ({ settings: [], notes: [] }));
+    notes.replaceChildren(...settings.notes.map((note) => h("li", {}, note)));
+    ruleTable.hidden = !settings.settings.length;
+    noRule.hidden = settings.settings.length > 0;
+    showRule();
+  }
+
+  function showRule() {
+    const shown = settings.settings.filter((setting) => withDefaults.checked || !setting.quiet);
+    shown.sort((a, b) => (groupOf(a) !== "") - (groupOf(b) !== ""));
+    rule.replaceChildren(...shown.flatMap((setting, index) => [groupRow(shown[index - 1], setting), ruleRow(setting)]).filter(Boolean));
   }
 
   function update() {
@@ -127,6 +135,17 @@ function hostRow(cluster, onpick) {
   };
 }
 
+/** Return a row that names the group, when `setting` is the first of one. */
+function groupRow(before, setting) {
+  const group = groupOf(setting);
+  if (group === "" || (before !== undefined && groupOf(before) === group)) return null;
+  return h("tr", { class: "group" }, h("th", { colspan: 3, scope: "rowgroup" }, group));
+}
+
+function groupOf({ name }) {
+  return name.includes(".") ? name.slice(0, name.indexOf(".")) : "";
+}
+
 function ruleRow({ name, value, origin, quiet }) {
-  return h("tr", { class: quiet ? "default" : "" }, h("th", { scope: "row" }, name), h("td", {}, value), h("td", {}, origin));
+  return h("tr", { class: quiet ? "default" : "" }, h("th", { scope: "row" }, name.slice(name.indexOf(".") + 1)), h("td", {}, value), h("td", {}, origin));
 }

@@ -41,7 +41,7 @@ function source(found) {
     h("h2", {}, found.name, found.stale_since ? h("span", { class: "badge bad" }, "older version in force") : h("span", { class: "badge" }, "up to date")),
     h("p", { class: "detail" }, `last delivery ${local(found.last_update)}${found.stale_since ? `; refused since ${local(found.stale_since)}` : ""}`),
     counts.length
-      ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Collection"), h("th", { scope: "col" }, "In force"))), h("tbody", {}, counts.map(([name, number]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, String(number)))))))
+      ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Collection"), h("th", { scope: "col" }, "In force"))), h("tbody", {}, counts.map(([name, number]) => h("tr", {}, h("th", { scope: "row", title: name }, name.slice(name.lastIndexOf("/") + 1)), h("td", {}, String(number)))))))
       : h("p", { class: "empty" }, "Nothing of it is in force."),
     findings("Refused", found.rejected, "bad"),
     findings("Legal, but surprising", found.warnings, "odd"),
