@@ -40,6 +40,8 @@ class HostMonitor:
         num_ejections: Enforced ejections so far; lost with the host.
         last_ejection_ms: Monotonic time of the last ejection, None before the first.
         last_unejection_ms: Monotonic time of the last return, None before the first.
+        num_degradations: Degraded marks so far; `last_degraded_ms` and `last_undegraded_ms` are the times of the last
+            mark and of its end.
         consecutive_5xx: Running count; `consecutive_gateway_failure` and `consecutive_local_origin_failure` likewise.
         backoff: Ejection-time multiplier; `degrade_backoff` is that of the degraded mark.
         jitter_ms: Drawn at the last ejection or degraded mark; Envoy keeps both in one field too.

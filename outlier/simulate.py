@@ -86,26 +86,29 @@ class Span:
     end_ms: int
 
 
-_SPANS: Mapping[MomentKind, frozenset[MomentKind]] = {
-    MomentKind.EJECTED: frozenset({MomentKind.UNEJECTED, MomentKind.REMOVED}),
-    MomentKind.DEGRADED: frozenset({MomentKind.UNDEGRADED, MomentKind.REMOVED}),
-    MomentKind.PANIC: frozenset({MomentKind.PANIC_OVER}),
+# What ends which kinds of span.
+_ENDS: Mapping[MomentKind, tuple[MomentKind, ...]] = {
+    MomentKind.UNEJECTED: (MomentKind.EJECTED,),
+    MomentKind.UNDEGRADED: (MomentKind.DEGRADED,),
+    MomentKind.REMOVED: (MomentKind.EJECTED, MomentKind.DEGRADED),
+    MomentKind.PANIC_OVER: (MomentKind.PANIC,),
 }
+_STARTS = frozenset(kind for kinds in _ENDS.values() for kind in kinds)
 
 
 def spans(simulation: Simulation) -> list[Span]:
     """Return every stretch of ejection, degradation and panic, by start; what is still on ends with the simulation."""
-    found = []
-    for i, moment in enumerate(simulation.timeline):
-        if moment.kind not in _SPANS:
-            continue
-        ends = (
-            later.at_ms
-            for later in simulation.timeline[i + 1 :]
-            if later.host == moment.host and later.kind in _SPANS[moment.kind]
-        )
-        found.append(Span(moment.kind, moment.host, moment.at_ms, next(ends, simulation.end_ms)))
-    return found
+    found: list[Span] = []
+    running: dict[tuple[MomentKind, str | None], int] = {}
+    for moment in simulation.timeline:
+        if moment.kind in _STARTS:
+            running.setdefault((moment.kind, moment.host), moment.at_ms)
+        for kind in _ENDS.get(moment.kind, ()):
+            start_ms = running.pop((kind, moment.host), None)
+            if start_ms is not None:
+                found.append(Span(kind, moment.host, start_ms, moment.at_ms))
+    found += [Span(kind, host, start_ms, simulation.end_ms) for (kind, host), start_ms in running.items()]
+    return sorted(found, key=lambda span: span.start_ms)
 
 
 def simulate(scenario: sc.Scenario, release: EnvoyRelease | Behaviour = EnvoyRelease.V1_40) -> Simulation:

@@ -159,10 +159,10 @@ def test_spans_last_until_return_removal_or_the_end():
         EnvoyRelease.V1_8,
     )
 
-    assert [(span.kind.value, span.host, span.start_ms, span.end_ms) for span in spans(found)] == [
-        ("ejected", "b", 10_350, 20_000),
-        ("ejected", "c", 10_400, 14_000),
-        ("panic", None, 10_400, 14_000),
+    assert [(span.start_ms, span.end_ms, span.kind.value, span.host) for span in spans(found)] == [
+        (10_350, 20_000, "ejected", "b"),
+        (10_400, 14_000, "ejected", "c"),
+        (10_400, 14_000, "panic", None),
     ]
 
 
