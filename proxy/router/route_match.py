@@ -17,55 +17,13 @@ from proxy.config.route_config import (
     RouteMatch,
     StringMatcher,
 )
+from proxy.router.joined_headers import JOINED_REQUEST_HEADERS, header_values
 from proxy.router.re2 import compile_re2, text_of
 
 RequestCondition = Callable[[RequestHead], bool]
 TextCondition = Callable[[bytes], bool]
 
 _SCHEMES = frozenset((b"http", b"https"))
-
-# Headers of which Envoy keeps one line, joining further ones by commas as they arrive: the whole is compared. Of any
-# other header each line is compared for itself.
-_JOINED_HEADERS = frozenset(
-    (
-        b"accept",
-        b"accept-encoding",
-        b"access-control-request-headers",
-        b"access-control-request-method",
-        b"access-control-request-private-network",
-        b"authorization",
-        b"cache-control",
-        b"content-encoding",
-        b"content-type",
-        b"grpc-accept-encoding",
-        b"grpc-timeout",
-        b"if-match",
-        b"if-modified-since",
-        b"if-none-match",
-        b"if-range",
-        b"if-unmodified-since",
-        b"origin",
-        b"pragma",
-        b"proxy-status",
-        b"referer",
-        b"user-agent",
-        b"via",
-        b"x-client-trace-id",
-        b"x-envoy-attempt-count",
-        b"x-envoy-decorator-operation",
-        b"x-envoy-downstream-service-cluster",
-        b"x-envoy-downstream-service-node",
-        b"x-envoy-external-address",
-        b"x-envoy-is-timeout-retry",
-        b"x-envoy-original-host",
-        b"x-envoy-original-path",
-        b"x-forwarded-for",
-        b"x-forwarded-host",
-        b"x-forwarded-port",
-        b"x-forwarded-proto",
-        b"x-request-id",
-    )
-)
 
 
 def compile_match(match: RouteMatch) -> RequestCondition | None:
@@ -107,6 +65,12 @@ def compile_string_matcher(matcher: StringMatcher) -> TextCondition:
             return lambda text: text.startswith(value)
 
 
+def request_scheme(head: RequestHead) -> bytes:
+    """Return the scheme: what `x-forwarded-proto` says, which the connection manager has added if nobody had."""
+    value = (get_header(head.headers, b"x-forwarded-proto") or b"").lower()
+    return value if value in _SCHEMES else b"http"
+
+
 def _path_condition(matcher: StringMatcher) -> RequestCondition:
     value = matcher.value.encode()
     if matcher.kind is MatchKind.PREFIX and not matcher.ignore_case and b"?" not in value:
@@ -139,20 +103,8 @@ def _header_values(name: str) -> Callable[[RequestHead], list[bytes]]:
         case b":authority" | b"host":
             return lambda head: [head.authority]
         case b":scheme":
-            return lambda head: [_scheme(head)]
-    lines_joined = key in _JOINED_HEADERS
-
-    def values(head: RequestHead) -> list[bytes]:
-        found = [value for header, value in head.headers if header == key]
-        return [b",".join(found)] if lines_joined and found else found
-
-    return values
-
-
-def _scheme(head: RequestHead) -> bytes:
-    """Return the scheme: what `x-forwarded-proto` says, which the connection manager has added if nobody had."""
-    value = (get_header(head.headers, b"x-forwarded-proto") or b"").lower()
-    return value if value in _SCHEMES else b"http"
+            return lambda head: [request_scheme(head)]
+    return lambda head: header_values(head.headers, key, JOINED_REQUEST_HEADERS)
 
 
 def _query_condition(matcher: QueryParameterMatcher) -> RequestCondition:
