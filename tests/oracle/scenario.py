@@ -67,16 +67,17 @@ class Probe:
 
 @attrs.frozen
 class Load:
-    """Every host gets `requests` requests at full speed; `failing[i]` of those to host i are answered 500.
+    """Every host gets `requests` requests at full speed; of host i the first `failing[i]` fail with `behaviour`.
 
     For round robin without ejections, where each host gets exactly its share.
     """
 
     requests: int
     failing: tuple[int, ...]
+    behaviour: str = "500"
 
     def __str__(self) -> str:
-        return f"load {self.requests} each, failing {self.failing}"
+        return f"load {self.requests} each, failing {self.failing} with {self.behaviour}"
 
 
 @attrs.frozen

@@ -1,5 +1,7 @@
 """The verdict: the first differences between two transcripts of one scenario, in words."""
 
+import itertools
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,25 +26,31 @@ def differences(scenario: Scenario, expected: Transcript, actual: Transcript) ->
 
 
 def events(scenario: Scenario, transcript: Transcript) -> list[str]:
-    """Return the event log in comparable form: no times but the multiple of the base ejection time that each ejection
-    took.
+    """Return the event log in comparable form; of times only the multiple of the base that each ejection took.
 
-    Hosts that one sweep unejects are listed by number, because Envoy walks them in the order of a hash map.
+    Hosts that one sweep unejects or judges are listed by number, because Envoy walks them in the order of a hash map.
     """
     ejected_at: dict[int, int] = {}
-    lines: list[str] = []
-    unejected: list[tuple[int, str]] = []
+    lines: list[tuple[str, int, str]] = []
     for host, event in transcript.events:
-        line = _comparable(event)
+        text = f"host {host} {_comparable(event)}"
         if event.line["action"] == "UNEJECT":
-            unejected.append((host, f"host {host} {line} after {_lasted(scenario, event, ejected_at.get(host))}"))
-            continue
-        lines += [text for _, text in sorted(unejected)]
-        unejected.clear()
-        if event.line["enforced"]:
+            text += f" after {_lasted(scenario, event, ejected_at.get(host))}"
+        elif event.line["enforced"]:
             ejected_at[host] = event.time_ms
-        lines.append(f"host {host} {line}")
-    return lines + [text for _, text in sorted(unejected)]
+        lines.append((_sweep_kind(event), host, text))
+    ordered: list[str] = []
+    for kind, run in itertools.groupby(lines, key=operator.itemgetter(0)):
+        ordered += [text for _, _, text in (sorted(run) if kind else run)]
+    return ordered
+
+
+def _sweep_kind(event: Event) -> str:
+    """Return what a sweep was doing when it logged this event; empty for an event of no sweep."""
+    if event.line["action"] == "UNEJECT":
+        return "unejecting"
+    kind = str(event.line["type"])
+    return kind if kind.startswith(("SUCCESS_RATE", "FAILURE_PERCENTAGE")) else ""
 
 
 def _lasted(scenario: Scenario, event: Event, ejected_at_ms: int | None) -> str:
