@@ -162,8 +162,9 @@ FAULTS = (
     Fault(
         "return does not clear the local run",
         "host_monitor.py",
-        "self.consecutive_gateway_failure = 0\n        self.consecutive_local_origin_failure = 0\n\n    def detach",
-        "self.consecutive_gateway_failure = 0\n\n    def detach",
+        "self.consecutive_gateway_failure = 0\n        self.consecutive_local_origin_failure = 0\n\n"
+        "    def on_config_update",
+        "self.consecutive_gateway_failure = 0\n\n    def on_config_update",
     ),
     Fault(
         "hosts return after judging",
