@@ -60,6 +60,20 @@ class Document:
 class _Loader(yaml.CSafeLoader):
     """The C loader with JSON's types only."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._plain: dict[str, str] = {}
+
+    def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
+        """Return a node's tag; plain scalars repeat a lot, so each is matched against the patterns once."""
+        plain = kind is yaml.ScalarNode and implicit[0]
+        tag = self._plain.get(value) if plain else None
+        if tag is None:
+            tag = str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
+            if plain:
+                self._plain[value] = tag
+        return tag
+
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]

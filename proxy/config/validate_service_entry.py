@@ -14,6 +14,7 @@ from proxy.config.validation import (
     check_selector,
     fqdn_fault,
     is_dns_label,
+    is_ip,
     wildcard_domain_fault,
 )
 
@@ -166,9 +167,7 @@ def _check_address(endpoint: WorkloadEntry, path: Path, report: Report, *, names
         else:
             report.error((*path, "address"), ABSENT, "is required when network is not set")
         return
-    try:
-        ipaddress.ip_address(endpoint.address)
-    except ValueError:
+    if not is_ip(endpoint.address):
         fault = fqdn_fault(endpoint.address)
         if not names_allowed:
             report.error(

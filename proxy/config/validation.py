@@ -4,8 +4,8 @@ Each function reports to a `Report` at the path it is given and returns nothing;
 (pkg/config/validation/validation.go and agent/validation.go).
 """
 
-import ipaddress
 import re
+import socket
 from collections.abc import Mapping, Sequence
 
 from proxy.config.durations import format_duration, is_valid_duration
@@ -27,10 +27,10 @@ def is_dns_label(text: str) -> bool:
 
 
 def is_ip(text: str) -> bool:
-    """Whether `text` is an IPv4 or IPv6 address, without brackets."""
+    """Whether `text` is an IPv4 or IPv6 address, without brackets or zone."""
     try:
-        ipaddress.ip_address(text)
-    except ValueError:
+        socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
+    except (OSError, ValueError):  # ValueError: a character that no address has, such as NUL
         return False
     return True
 

@@ -115,7 +115,7 @@ class ConfigPipeline:
         for part, contents in parts.items():
             changes += self._store.put(source, part, contents)
         errors = [issue for contents in parts.values() for issue in contents.errors]
-        self._note(source, errors)
+        self._note(source)
         before = self._builder.snapshot
         snapshot = self._builder.update(changes) if changes else before
         for issue in errors:
@@ -138,12 +138,11 @@ class ConfigPipeline:
             )
         return errors
 
-    def _note(self, source: str, errors: list[Issue]) -> None:
+    def _note(self, source: str) -> None:
         now_ms = self._system_ms()
         state = self._sources.setdefault(source, _SourceState(now_ms))
         state.last_update_ms = now_ms
-        refused = bool(errors) or any(issue.severity is Severity.ERROR for issue in self._store.issues(source))
-        state.stale_since_ms = (state.stale_since_ms or now_ms) if refused else None
+        state.stale_since_ms = (state.stale_since_ms or now_ms) if self._store.has_refused(source) else None
 
     def status(self) -> PipelineStatus:
         """Return what is running and what is refused."""

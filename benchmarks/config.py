@@ -1,0 +1,175 @@
+"""Claim: a changed rule costs the same whatever the size of the mesh.
+
+`python -m benchmarks.config [--json]` writes 10,000 DestinationRules (a file each) and 10,000 ServiceEntries with
+100,000 endpoints (a hundred to a file), loads them, and then changes one rule at a time: reading its file, checking
+it, and building the next snapshot. The same at a tenth of the size shows what depends on the total. Looking for the
+changed file is a cost of its own, by number of files, and shown apart.
+"""
+
+import argparse
+import gc
+import json
+import platform
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import attrs
+
+from proxy.config.node import NodeConfig
+from proxy.push.file_source import SOURCE_NAME, FileSource, read_file
+from proxy.push.file_watcher import FileWatcher
+from proxy.push.pipeline import ConfigPipeline
+
+SERVICES = 10_000
+ENDPOINTS_EACH = 10
+SERVICES_PER_FILE = 100
+CHANGES = 50
+CHANGE_LIMIT_MS = 5.0
+
+RULE = """\
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata:
+  name: shop-{number}
+  namespace: default
+spec:
+  host: shop-{number}.default.svc.cluster.local
+  trafficPolicy:
+    connectionPool:
+      tcp: {{connectTimeout: 1s}}
+      http: {{http1MaxPendingRequests: 1024}}
+    outlierDetection:
+      consecutive5xxErrors: {errors}
+      interval: 10s
+      baseEjectionTime: 30s
+      maxEjectionPercent: 50
+"""
+SERVICE = """\
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata:
+  name: shop-{number}
+  namespace: default
+spec:
+  hosts: [shop-{number}.default.svc.cluster.local]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports:
+  - {{number: 80, name: http, protocol: HTTP}}
+  endpoints:
+{endpoints}
+"""
+ENDPOINT = "  - {{address: 10.{a}.{b}.{c}, ports: {{http: 8080}}, labels: {{app: shop, version: v1}}}}"
+
+
+@attrs.frozen(kw_only=True)
+class Result:
+    """What one size costs, in milliseconds of CPU time of this process; `change_ms` is the least of all changes.
+
+    `memory_mb` is what loading added to the resident size.
+    """
+
+    services: int
+    endpoints: int
+    load_ms: float
+    memory_mb: float
+    change_ms: float
+    change_median_ms: float
+    look_ms: float
+
+
+def write_files(folder: Path, services: int) -> None:
+    """Write the resources of that many services."""
+    for number in range(services):
+        (folder / f"rule-{number}.yaml").write_text(RULE.format(number=number, errors=5))
+    for first in range(0, services, SERVICES_PER_FILE):
+        texts = []
+        for number in range(first, min(first + SERVICES_PER_FILE, services)):
+            endpoints = "\n".join(
+                ENDPOINT.format(a=number >> 8 & 255, b=number & 255, c=index) for index in range(ENDPOINTS_EACH)
+            )
+            texts.append(SERVICE.format(number=number, endpoints=endpoints))
+        (folder / f"services-{first}.yaml").write_text("".join(texts))
+
+
+def cpu_ms(call: Callable[[], object]) -> float:
+    """CPU time of a call, in milliseconds."""
+    start = time.process_time_ns()
+    call()
+    return (time.process_time_ns() - start) / 1e6
+
+
+def resident_mb() -> float:
+    """Resident size of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def change_one(pipeline: ConfigPipeline, path: str) -> None:
+    """What the file source does with a changed file."""
+    pipeline.update(SOURCE_NAME, {path: read_file(path)})
+
+
+def measure(services: int) -> Result:
+    """Load a mesh of that size and change rules in it."""
+    with tempfile.TemporaryDirectory(prefix="outlier-bench-") as name:
+        folder = Path(name)
+        write_files(folder, services)
+        applied = []
+        pipeline = ConfigPipeline(NodeConfig(), apply=applied.append)
+        source = FileSource([str(folder)], pipeline)
+        gc.collect()
+        before_mb = resident_mb()
+        load_ms = cpu_ms(source.load)
+        memory_mb = resident_mb() - before_mb
+        watcher = FileWatcher([str(folder)])
+        watcher.first_look()
+        look_ms = min(cpu_ms(lambda: watcher.look(0)) for _ in range(3))
+        changes = []
+        for change in range(CHANGES):
+            number = change * services // CHANGES
+            path = folder / f"rule-{number}.yaml"
+            path.write_text(RULE.format(number=number, errors=change + 100))
+            changes.append(cpu_ms(partial(change_one, pipeline, str(path))))
+            assert applied[-1].changed == {f"outbound|80||shop-{number}.default.svc.cluster.local"}
+    return Result(
+        services=services,
+        endpoints=services * ENDPOINTS_EACH,
+        load_ms=load_ms,
+        memory_mb=memory_mb,
+        change_ms=min(changes),
+        change_median_ms=sorted(changes)[len(changes) // 2],
+        look_ms=look_ms,
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure, print a table, and return 1 if a change costs more than its limit."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.config", description=__doc__)
+    parser.add_argument("--services", type=int, default=SERVICES, help=f"size of the large mesh (default {SERVICES})")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    options = parser.parse_args(argv)
+    results = [measure(options.services // 10), measure(options.services)]
+    print(f"{platform.python_implementation()} {platform.python_version()}, {platform.machine()}; CPU times")
+    print(f"{'services':>9} {'endpoints':>10} {'load':>9} {'memory':>9} {'one change':>11} {'median':>9} {'look':>8}")
+    for result in results:
+        print(
+            f"{result.services:>9} {result.endpoints:>10} {result.load_ms / 1000:>7.2f} s {result.memory_mb:>6.0f} MB "
+            f"{result.change_ms:>8.2f} ms {result.change_median_ms:>6.2f} ms {result.look_ms:>5.1f} ms"
+        )
+    print(f"limit of one change: {CHANGE_LIMIT_MS:g} ms (median)")
+    if options.json:
+        small, large = results
+        growth = round(large.change_median_ms / small.change_median_ms, 2)
+        print(json.dumps({"results": [attrs.asdict(result) for result in results], "change_growth": growth}))
+    return 1 if results[-1].change_median_ms > CHANGE_LIMIT_MS else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
