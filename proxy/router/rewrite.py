@@ -31,7 +31,7 @@ def compile_rewrite(matched: StringMatcher, action: RouteAction) -> Callable[[Re
     Raises:
         re.error: The pattern of the regex rewrite cannot be compiled.
     """
-    host = action.host_rewrite.encode() if _fits_a_line(action.host_rewrite) else b""
+    host = action.host_rewrite.encode() if fits_a_line(action.host_rewrite) else b""
     path = _path_rewrite(matched, action)
     if not host and path is None:
         return None
@@ -62,10 +62,15 @@ def compile_prefix_rewrite(matched: StringMatcher, replacement: str) -> PathRewr
     return replace_whole
 
 
+def fits_a_line(text: str) -> bool:
+    """Whether a text may stand in a request line or a header: no blank, no control character."""
+    return all(character > " " and character != "\x7f" for character in text)
+
+
 def _path_rewrite(matched: StringMatcher, action: RouteAction) -> PathRewrite | None:
-    if action.prefix_rewrite and _fits_a_line(action.prefix_rewrite):
+    if action.prefix_rewrite and fits_a_line(action.prefix_rewrite):
         return compile_prefix_rewrite(matched, action.prefix_rewrite)
-    if action.regex_rewrite is not None and _fits_a_line(action.regex_rewrite.substitution):
+    if action.regex_rewrite is not None and fits_a_line(action.regex_rewrite.substitution):
         return _compile_regex_rewrite(action.regex_rewrite)
     return None
 
@@ -100,7 +105,3 @@ def _reference(match: re.Match[str], name: str) -> str:
         return name
     group = int(name)
     return match[group] or "" if group <= match.re.groups else ""
-
-
-def _fits_a_line(text: str) -> bool:
-    return all(character > " " and character != "\x7f" for character in text)
