@@ -129,7 +129,7 @@ def check_outlier_detection(block: OutlierDetection, path: Path, report: Report)
         report.warn(
             (*path, "consecutiveErrors"),
             block.consecutive_errors,
-            "is deprecated and no longer read; use consecutive5xxErrors or consecutiveGatewayErrors",
+            "is deprecated, and not read since Istio 1.7; use consecutive5xxErrors or consecutiveGatewayErrors",
         )
     if not block.split_external_local_origin_errors and (block.consecutive_local_origin_failures or 0) > 0:
         report.error(
