@@ -41,21 +41,46 @@ export function clusterPage(name) {
   );
   const element = h("div", {}, h("div", { class: "page-head" }, h("h1", {}, service, h("small", {}, detail)), summary), missing, body);
   const views = new Map();
-  let explained = new Map();
+  const explained = new Map();
+  const opened = new Set();
   let timer = 0;
   let configVersion = null;
   let settings = { settings: [], notes: [] };
+  let turns = 0;
 
+  /** Ask why, for the hosts whose "Why" is open; the balancer comes with any of them, so one is always asked. */
   async function explain() {
+    clearTimeout(timer);
+    const turn = ++turns; // a newer call takes over
+    const hosts = new Set([...[...opened].filter((address) => views.has(address)), ...[...views.keys()].slice(0, 1)]);
     try {
-      const found = await get("/explain", { cluster: name, format: "json" });
-      explained = new Map(found.hosts.map((host) => [host.address, host.reasons]));
-      balancer.replaceChildren(...found.load_balancer.priorities.map((level) => h("li", {}, `Priority ${level.priority}: ${level.load} % of requests; ${level.reason}.`)));
+      const answers = await Promise.all([...hosts].map((host) => get("/explain", { cluster: name, host, format: "json" })));
+      for (const answer of answers) for (const host of answer.hosts) explained.set(host.address, host.reasons);
+      if (answers.length) showBalancer(answers[0].load_balancer);
       update();
     } catch {
-      explained = new Map(); // the cluster has gone, or the sidecar; the state says which
+      // The cluster or a host has gone, or the sidecar; the next state says which.
     }
-    timer = setTimeout(explain, EXPLAIN_PERIOD_MS);
+    if (turn === turns) timer = setTimeout(explain, views.size ? EXPLAIN_PERIOD_MS : EXPLAIN_PERIOD_MS / 10);
+  }
+
+  function unmount() {
+    turns++;
+    clearTimeout(timer);
+  }
+
+  function showBalancer({ priorities }) {
+    const lines = priorities.map((level) => `Priority ${level.priority}: ${level.load} % of requests; ${level.reason}.`);
+    if (lines.join("\n") !== balancer.dataset.lines) {
+      balancer.dataset.lines = lines.join("\n");
+      balancer.replaceChildren(...lines.map((line) => h("li", {}, line)));
+    }
+  }
+
+  function onopen(address, isOpen) {
+    if (isOpen) opened.add(address);
+    else opened.delete(address);
+    explain();
   }
 
   async function loadRule() {
@@ -91,20 +116,20 @@ export function clusterPage(name) {
     const spans = spansByHost(store.events.filter((event) => event.cluster_name === name));
     const lanes = { now: state.system_ms, windowMs: Number(minutes.value) * 60_000 };
     const items = cluster.hosts.map((host) => ({ host, spans: spans.get(host.address) ?? [], reasons: explained.get(host.address), ...lanes }));
-    keyed(rows, views, items, (item) => item.host.address, () => hostRow(name, (words) => setText(picked, words)));
+    keyed(rows, views, items, (item) => item.host.address, () => hostRow(name, (words) => setText(picked, words), onopen));
   }
 
   explain();
-  return { element, update, title: service, unmount: () => clearTimeout(timer) };
+  return { element, update, title: service, unmount };
 }
 
-function hostRow(cluster, onpick) {
+function hostRow(cluster, onpick, onopen) {
   const address = h("b");
   const stateWord = h("span", { class: "state" });
   const figures = h("span", { class: "figures" });
   const override = h("p", { class: "override" });
   const reasons = h("ul", { class: "plain" });
-  const why = h("details", {}, h("summary", {}, "Why"), reasons);
+  const why = h("details", { ontoggle: () => onopen(current.address, why.open) }, h("summary", {}, "Why"), reasons);
   const bars = lane(onpick);
   let current = null;
   const eject = h("button", { type: "button", onclick: () => askOverride("eject", cluster, current.address) }, "Eject");
@@ -126,7 +151,8 @@ function hostRow(cluster, onpick) {
       setAttribute(eject, "aria-label", `Eject ${host.address}`);
       setAttribute(uneject, "aria-label", `Bring ${host.address} back`);
       bars.update(spans, now, windowMs);
-      const lines = sentences ?? ["No answer yet."];
+      if (!why.open) return;
+      const lines = sentences ?? ["Asking."];
       if (lines.join("\n") !== why.dataset.lines) {
         why.dataset.lines = lines.join("\n");
         reasons.replaceChildren(...lines.map((line) => h("li", {}, line)));
