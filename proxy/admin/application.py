@@ -140,6 +140,13 @@ ENDPOINTS = (
     Endpoint("/quitquitquit", server_pages.handle_quit, "exit the server", changes_state=True),
     Endpoint("/ready", server_pages.handle_ready, "print server state, return 200 if LIVE, otherwise return 503"),
     Endpoint("/reopen_logs", server_pages.handle_reopen_logs, "reopen access and event log", changes_state=True),
+    Endpoint(
+        "/reset_backoff",
+        override_pages.handle_reset_backoff,
+        "forget a host's earlier ejections, so that the next one lasts the base time",
+        _OVERRIDE[:-1],
+        changes_state=True,
+    ),
     Endpoint("/reset_counters", server_pages.handle_reset_counters, "reset all counters to zero", changes_state=True),
     Endpoint("/runtime", server_pages.handle_runtime, "print runtime values"),
     Endpoint(

@@ -1,4 +1,4 @@
-"""POST `/eject` and `/uneject`: a person's override of one host."""
+"""POST `/eject`, `/uneject` and `/reset_backoff`: a person's word on one host."""
 
 from collections.abc import Mapping
 
@@ -41,6 +41,16 @@ async def handle_uneject(context: AdminContext, request: web.Request) -> web.Str
         return text(f"{host.address} is not ejected\n", 409)
     override = context.overrides.uneject(cluster, host, reason=reason, for_ms=for_ms)
     return text(f"{host.address}: {override or 'ejection by hand taken back'}\n")
+
+
+async def handle_reset_backoff(context: AdminContext, request: web.Request) -> web.StreamResponse:
+    """Forget a host's earlier ejections: `cluster`, `host`, `reason`."""
+    try:
+        cluster, host, reason, _ = _wanted(context, await _fields(request))
+    except BadOverrideError as exc:
+        return text(f"{exc}\n", exc.status)
+    context.overrides.reset_backoff(cluster, host, reason=reason)
+    return text(f"{host.address}: the next ejection lasts the base time\n")
 
 
 async def _fields(request: web.Request) -> Mapping[str, str]:

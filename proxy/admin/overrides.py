@@ -128,6 +128,14 @@ class Overrides:
                 return None
         return self._set(cluster, host, OverrideAction.UNEJECT, reason, for_ms)
 
+    def reset_backoff(self, cluster: Cluster, host: Host, *, reason: str) -> None:
+        """Forget how often a host was ejected before: its present or next ejection lasts the base time."""
+        monitor = host.monitor
+        monitor.backoff = 1 if monitor.ejected else 0
+        facts = {"cluster_name": cluster.name, "upstream_url": host.address, "action": "reset", "reason": reason}
+        log.warning("outlier.host_overridden", state="done", **facts)
+        self._events.publish("override", state="done", **facts)
+
     def end(self, host: Host, *, cause: str) -> None:
         """Take the host's override back; nothing happens when it has none."""
         override = self._by_host.get(host)

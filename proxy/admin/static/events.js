@@ -52,7 +52,7 @@ export function sentence(event) {
     case "detection":
       return `${where} found, not ejected: ${event.reason}`;
     case "override":
-      return `${where} ${event.action} by hand ${event.state === "set" ? `until ${event.until}` : "ended"}: ${event.reason}`;
+      return `${where} ${event.action} by hand${event.state === "set" ? ` until ${event.until}` : event.state === "ended" ? " ended" : ""}: ${event.reason}`;
     case "config":
       return `Configuration ${event.version} in force: ${event.clusters} clusters, ${event.changed.length} changed`;
     default:

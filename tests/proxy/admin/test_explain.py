@@ -37,6 +37,18 @@ async def test_json_has_reasons_and_exact_numbers(admin, cluster):
     assert found["load_balancer"]["policy"] == "ROUND_ROBIN"
 
 
+async def test_cap_that_kept_a_host_in_is_named_with_its_numbers(sidecar, admin):
+    cluster = sidecar.add_cluster(CLUSTER, hosts=3, detection=OutlierDetection(max_ejection_percent=10))
+    host = cluster.hosts[0]
+    for _ in range(5):
+        host.monitor.put_http_response_code(500)
+
+    text = await (await admin.get("/explain", params={"cluster": CLUSTER, "host": host.address})).text()
+    assert "3 hosts" in text
+    assert "cap 10 %" in text
+    assert "33.3" in text
+
+
 async def test_cluster_without_detection_says_so(admin, sidecar):
     sidecar.add_cluster(CLUSTER)
 

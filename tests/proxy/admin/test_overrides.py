@@ -169,6 +169,21 @@ async def test_override_of_a_removed_host_is_forgotten(sidecar, admin, cluster, 
     assert kinds == [("override", "set"), ("override", "ended")]
 
 
+async def test_reset_backoff_makes_the_next_ejection_last_the_base_time(sidecar, admin, cluster):
+    host = cluster.hosts[0]
+    for _ in range(3):
+        host.monitor.put_http_response_code(500)
+        sidecar.time.advance(200_000)
+        cluster.detector.on_interval_timer()
+    assert host.monitor.backoff == 3
+    await admin.post("/reset_backoff", data=fields(host))
+    host.monitor.put_http_response_code(500)
+
+    assert host.monitor.last_ejection.ejection_time_ms == 30_000
+    (event,) = await (await admin.get("/events?format=json&kind=override")).json()
+    assert (event["action"], event["reason"]) == ("reset", "looking into it")
+
+
 async def test_host_that_is_not_ejected_cannot_be_unejected(admin, cluster):
     assert (await admin.post("/uneject", data=fields(cluster.hosts[0]))).status == 409
 
