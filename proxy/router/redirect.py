@@ -47,7 +47,7 @@ def compile_location(redirect: Redirect, matched: StringMatcher) -> Location:
     behind.
     """
     scheme = redirect.scheme.encode()
-    host = redirect.host.encode()
+    host = redirect.host.encode() if fits_a_line(redirect.host) else b""
     port = b"" if redirect.port is None else b":%d" % redirect.port
     new_path = _new_path(redirect, matched)
 

@@ -109,6 +109,7 @@ def test_direct_response_in_the_300s_names_the_request_itself(status, expected):
     assert where is None or where(request_head("/x?q", HTTP)) == b"http://service/x?q"
 
 
-def test_path_that_would_break_the_header_is_left_out():
+def test_part_that_would_break_the_header_is_left_out():
     assert location(Redirect(path="/a\r\nx: y"), "/x") == "http://a/x"
     assert location(Redirect(prefix_rewrite="/a\nb"), "/x") == "http://a/x"
+    assert location(Redirect(host="h\r\nx: y"), "/x") == "http://a/x"
