@@ -325,7 +325,6 @@ FAULTS = (
         "detector.py",
         "if not self._detects_degraded or monitor.degraded:",
         "if not self._detects_degraded:",
-        excuse="the host's monitor does not report while marked; the second look guards against queued reports",
     ),
     Fault("empty override kept", "runtime.py", "            if text:\n", "            if True:\n"),
     Fault(

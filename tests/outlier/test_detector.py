@@ -309,6 +309,18 @@ def test_further_degraded_answers_change_nothing(make_cluster):
     assert (subject.hosts[0].degraded, subject.hosts[0].num_degradations) == (False, 1)
 
 
+def test_degraded_answers_that_wait_for_the_main_thread_mark_once(make_cluster):
+    subject = make_cluster(hosts=1, detect_degraded_hosts=True)
+    waiting = []
+    subject.detector._post = waiting.append
+    degrade(subject.hosts[0])
+    degrade(subject.hosts[0])
+    for task in waiting:
+        task()
+
+    assert (len(waiting), subject.hosts[0].num_degradations, len(subject.events)) == (2, 1, 1)
+
+
 def test_degraded_mark_lasts_longer_each_time_and_recovers(make_cluster):
     subject = make_cluster(hosts=1, detect_degraded_hosts=True, base_ejection_time_ms=10_000)
     host = subject.hosts[0]
