@@ -14,9 +14,10 @@ from aiohttp import web
 
 from outlier.events import timestamp
 from proxy.admin.context import AdminContext
-from proxy.admin.streaming import stream_json, text
+from proxy.admin.streaming import Turns, stream_json, text
 from proxy.config.bootstrap import Bootstrap
 from proxy.config.envoy_bootstrap import envoy_bootstrap
+from proxy.config.envoy_cluster import envoy_cluster
 
 _ADMIN = "type.googleapis.com/envoy.admin.v3."
 _CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
@@ -37,7 +38,7 @@ async def handle_config_dump(context: AdminContext, request: web.Request) -> web
         pattern = re.compile(request.query.get("name_regex", ""))
     except re.error:
         return text("Error while parsing name_regex from the query string", 400)
-    dumps = config_dumps(context, lambda name: pattern.search(name) is not None)
+    dumps = await config_dumps(context, lambda name: pattern.search(name) is not None)
     resource = request.query.get("resource")
     if resource is not None:
         found = next((dump[resource] for dump in dumps if isinstance(dump.get(resource), list)), None)
@@ -47,20 +48,26 @@ async def handle_config_dump(context: AdminContext, request: web.Request) -> web
     return await stream_json(request, {"configs": dumps} if dumps else {})
 
 
-def config_dumps(context: AdminContext, wanted: Callable[[str], bool]) -> list[dict[str, Any]]:
-    """Return the messages of a dump; `wanted` selects clusters, listeners and route configurations by name."""
+async def config_dumps(context: AdminContext, wanted: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """Return the messages of a dump; `wanted` selects clusters, listeners and route configurations by name.
+
+    Gives way to requests between two clusters.
+    """
     snapshot = context.snapshot()
-    bootstrap = envoy_bootstrap(snapshot, _with_real_ports(context))
+    bootstrap = envoy_bootstrap(attrs.evolve(snapshot, clusters={}), _with_real_ports(context))
     resources = bootstrap.pop("static_resources")
     started_ms = context.time_source.system_ms() - (context.time_source.monotonic_ms() - context.started_ms)
     pushes = [event.system_ms for event in context.events.since(0) if event.kind == "config"]
     started, pushed = timestamp(started_ms), timestamp(pushes[-1] if pushes else started_ms)
     version = {"version_info": snapshot.version}
-    clusters = [
-        {**version, "cluster": {"@type": _CLUSTER, **cluster}, "last_updated": pushed}
-        for cluster in resources["clusters"]
-        if wanted(cluster["name"])
-    ]
+    clusters = []
+    turns = Turns()
+    for name, cluster in snapshot.clusters.items():
+        if wanted(name):
+            message = {"@type": _CLUSTER, **envoy_cluster(cluster)}
+            clusters.append({**version, "cluster": message, "last_updated": pushed})
+        if turns.over():
+            await turns.give()
     listeners = [
         {"listener": {"@type": _LISTENER, **listener}, "last_updated": started}
         for listener in resources["listeners"]

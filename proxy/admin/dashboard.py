@@ -6,6 +6,7 @@ nothing from elsewhere. The state is one line per host, since it is made every s
 # ruff: noqa: ARG001 - every handler has the same signature
 
 import json
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from typing import Any
 
@@ -14,8 +15,8 @@ from aiohttp import web
 
 from outlier.runtime import PREFIX, RUNTIME_FIELDS
 from proxy.admin.context import AdminContext
-from proxy.admin.streaming import JSON, Turns, text
-from proxy.admin.watch import WATCH
+from proxy.admin.streaming import JSON, Turns, stream, text
+from proxy.admin.watch import WATCH, Finding
 from proxy.cluster.cluster import Cluster
 from proxy.config.explain import ExplainedCluster, OriginKind, Setting, explain
 from proxy.config.static_config import StaticConfig
@@ -59,16 +60,13 @@ def _file(name: str) -> web.Response:
 
 
 async def handle_state(context: AdminContext, request: web.Request) -> web.StreamResponse:
-    """Answer `/dashboard/state`: everything the overview shows; gives way to requests between clusters."""
-    turns = Turns()
-    clusters = []
-    for cluster in tuple(context.cluster_manager.clusters.values()):
-        clusters.append(_cluster(context, cluster))
-        if turns.over():
-            await turns.give()
-    warnings = request.app[WATCH].warnings
+    """Answer `/dashboard/state`: everything the overview shows; gives way to requests between hosts."""
+    return await stream(request, _state(context, request.app[WATCH].warnings), JSON)
+
+
+def _state(context: AdminContext, warnings: Iterable[Finding]) -> Iterator[str]:
     status = context.config_status()
-    state = {
+    head = {
         "server_state": context.state().value,
         "version": context.version,
         "node": context.bootstrap.node.id,
@@ -76,25 +74,39 @@ async def handle_state(context: AdminContext, request: web.Request) -> web.Strea
         "monotonic_ms": context.time_source.monotonic_ms(),
         "config_version": context.snapshot().version,
         "config_stale": status is not None and any(source.stale_since_ms is not None for source in status.sources),
-        "clusters": clusters,
         "warnings": [
             {"cluster_name": found.cluster_name, "type": found.concern.value, "message": found.message}
             for found in warnings
         ],
     }
-    return web.Response(text=json.dumps(state, separators=(",", ":")), headers={"content-type": JSON})
+    yield _compact(head)[:-1] + ',"clusters":['
+    separator = ""
+    for cluster in tuple(context.cluster_manager.clusters.values()):
+        yield separator
+        yield from _cluster(context, cluster)
+        separator = ","
+    yield "]}"
 
 
-def _cluster(context: AdminContext, cluster: Cluster) -> dict[str, Any]:
-    hosts = [_host(context, cluster, host) for host in cluster.hosts]
-    return {
+def _cluster(context: AdminContext, cluster: Cluster) -> Iterator[str]:
+    hosts = cluster.hosts
+    head = {
         "name": cluster.name,
         "detects": cluster.detector is not None,
         "panic": any(cluster.load_balancer.panic),
-        "rq_total": sum(host.rq_total for host in cluster.hosts),
-        "rq_error": sum(host.rq_error for host in cluster.hosts),
-        "hosts": hosts,
+        "rq_total": sum(host.rq_total for host in hosts),
+        "rq_error": sum(host.rq_error for host in hosts),
     }
+    yield _compact(head)[:-1] + ',"hosts":['
+    separator = ""
+    for host in hosts:
+        yield separator + _compact(_host(context, cluster, host))
+        separator = ","
+    yield "]}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _host(context: AdminContext, cluster: Cluster, host: Host) -> dict[str, Any]:

@@ -59,7 +59,7 @@ async def test_resources_carry_their_types_and_the_version(sidecar, admin, snaps
 async def test_listener_shows_the_port_it_got(sidecar, admin, snapshot):
     sidecar.bootstrap = attrs.evolve(sidecar.bootstrap, listen=Address("127.0.0.1", 0))
 
-    _, _, listeners, *_ = config_dumps(sidecar.context(), lambda name: True)
+    _, _, listeners, *_ = await config_dumps(sidecar.context(), lambda name: True)
     address = listeners["static_listeners"][0]["listener"]["address"]
     assert address["socket_address"]["port_value"] == 15_001
 
