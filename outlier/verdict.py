@@ -119,10 +119,10 @@ class Verdict:
             lines.append("Panic: too few hosts are healthy, so it gets requests all the same.")
         if self.degraded and self.degraded_time_left:
             lines.append(f"Marked degraded; {_time_left(self.degraded_time_left, self.at_ms)}.")
-        shown = self.last_ejection if self.ejected else self.last_detection
-        if shown is not None and not self.ejected:
-            lines.append(f"Last detection, {seconds(self.at_ms - shown.at_ms)} ago: {describe_detection(shown)}.")
         if not self.ejected:
+            last = self.last_detection
+            if last is not None:
+                lines.append(f"Last detection, {seconds(self.at_ms - last.at_ms)} ago: {describe_detection(last)}.")
             lines += [_run(run) for run in self.runs]
             lines += [_rate(rate) for rate in self.rates]
         if self.limit is not None:
