@@ -23,7 +23,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
             option.flag,
             dest=option.name,
             metavar=option.metavar,
-            help=option.help + _default_text(option),
+            help=option.help + (f" (default {default_text(option)})" if default_text(option) else ""),
             action="append" if option.many else "store",
             default=argparse.SUPPRESS,
         )
@@ -42,11 +42,11 @@ def bootstrap_from_args(args: argparse.Namespace) -> Bootstrap:
     return load_bootstrap(Path(file) if file else None, os.environ, command_line)
 
 
-def _default_text(option: Option) -> str:
+def default_text(option: Option) -> str:
+    """Return the default as it would be written on the command line; empty when there is none."""
     value: Any = getattr(Bootstrap(), option.field)
     if option.field == "drain_time_ms":
-        value /= 1000
+        return f"{value / 1000:g}"
     if isinstance(value, enum.Enum):
-        value = value.value
-    text = "" if value is None or value == () else f"{value:g}" if isinstance(value, float) else str(value)
-    return f" (default {text})" if text else ""
+        return str(value.value)
+    return "" if value in (None, ()) else str(value)
