@@ -38,7 +38,7 @@ from proxy.config.destination_rule import (
 from proxy.config.destination_rule import RetryBudget as RetryBudgetBlock
 from proxy.config.destination_rule import TcpKeepalive as TcpKeepaliveBlock
 from proxy.config.destination_rule import TlsMode as TlsModeBlock
-from proxy.config.locality import is_locality_weighted, policy_setting
+from proxy.config.locality import TRAFFIC_DISTRIBUTIONS, is_locality_weighted, policy_setting
 from proxy.config.mesh_config import MeshConfig
 from proxy.config.outlier_conversion import OutlierConversion, convert_outlier_detection, to_ms
 from proxy.config.releases import CURRENT, IstioRelease
@@ -112,6 +112,7 @@ def convert_policy(
     protocol: str = "HTTP",
     mesh: MeshConfig | None = None,
     release: IstioRelease = CURRENT,
+    distribution: str = "",
 ) -> SentCluster:
     """Return what Istio sends for a cluster of that type under an effective policy.
 
@@ -121,6 +122,7 @@ def convert_policy(
         protocol: Of the service port.
         mesh: Mesh-wide defaults; its default policy must already be part of `policy`.
         release: Whose conversion.
+        distribution: The service's traffic distribution; one that Istio knows forces locality, and panic off.
     """
     mesh = mesh or MeshConfig()
     policy = policy or _EMPTY_POLICY
@@ -132,7 +134,8 @@ def convert_policy(
     keepalive = _keepalive(tcp.tcp_keepalive, mesh.tcp_keepalive)
     if keepalive is not None:
         cluster["tcp_keepalive"] = keepalive
-    outlier = convert_outlier_detection(policy.outlier_detection, release)
+    forced = distribution in TRAFFIC_DISTRIBUTIONS
+    outlier = convert_outlier_detection(policy.outlier_detection, release, forces_unhealthy=forced)
     if outlier.error_codes:
         cluster["error_codes"] = outlier.error_codes
     load_balancer, slow_start = _load_balancer(policy.load_balancer or LoadBalancer(), cluster_type, release)
@@ -155,7 +158,7 @@ def convert_policy(
         load_balancer=load_balancer,
         slow_start=slow_start,
         locality_weighted=is_locality_weighted(
-            policy_setting(policy, mesh), outlier=policy.outlier_detection is not None
+            policy_setting(policy, mesh, distribution), outlier=policy.outlier_detection is not None
         ),
         outlier=outlier,
     )

@@ -20,16 +20,10 @@ from proxy.config.destination_rule import (
     ZoneAwareLbSetting,
 )
 from proxy.config.mesh_config import MeshConfig
-from proxy.config.node import NodeConfig
+from proxy.config.node import LOCALITY_LABELS, NETWORK_LABEL, NodeConfig
 from proxy.config.traffic_policy import MESH_DEFAULT, EffectivePolicy
 
-_NETWORK_LABEL = "topology.istio.io/network"
-_PREFER_LABELS = (
-    _NETWORK_LABEL,
-    "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
-    "topology.istio.io/subzone",
-)
+_PREFER_LABELS = (NETWORK_LABEL, *LOCALITY_LABELS)
 # Kubernetes' traffic distribution, as the failoverPriority that Istio reads it as.
 TRAFFIC_DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
     "PreferClose": _PREFER_LABELS,
@@ -141,7 +135,7 @@ def _label_score(endpoint: Endpoint, items: Sequence[str], client_labels: Mappin
         wanted = value if equals else client_labels.get(key, "")
         if endpoint.labels.get(key, "") == wanted:
             continue
-        if index == 0 and item == _NETWORK_LABEL:
+        if index == 0 and item == NETWORK_LABEL:
             # Another network is behind every endpoint of the own one, and still sorted within.
             penalty = len(items)
             continue
@@ -192,9 +186,10 @@ def place_groups(
         return list(groups)
     placed = list(groups)
     if locality.failover_priority:
-        if not node.labels:
+        labels = node.located_labels
+        if not labels:
             return placed
-        placed = _split_by_labels(placed, locality.failover_priority, node.labels)
+        placed = _split_by_labels(placed, locality.failover_priority, labels)
         if not locality.failover:
             return placed
     ranks = [_failover_rank(group.locality, node.locality, locality.failover) for group in placed]
@@ -204,8 +199,8 @@ def place_groups(
 def _zone_aware(groups: Sequence[LocalityGroup], setting: ZoneAwareLbSetting, node: NodeConfig) -> list[LocalityGroup]:
     """Own region first, then the one that failover names, then the rest; zones are weighed by Envoy itself."""
     placed = list(groups)
-    if setting.failover_priority and node.labels:
-        placed = _split_by_labels(placed, setting.failover_priority, node.labels)
+    if setting.failover_priority and node.located_labels:
+        placed = _split_by_labels(placed, setting.failover_priority, node.located_labels)
     client = node.locality.region
     target = next((entry.to for entry in setting.failover if entry is not None and entry.from_ == client), None)
     ranks = []
@@ -215,7 +210,7 @@ def _zone_aware(groups: Sequence[LocalityGroup], setting: ZoneAwareLbSetting, no
     return _with_ranks(placed, ranks, 3)
 
 
-def policy_setting(policy: TrafficPolicy, mesh: MeshConfig) -> EffectiveSetting | None:
+def policy_setting(policy: TrafficPolicy, mesh: MeshConfig, distribution: str = "") -> EffectiveSetting | None:
     """Return the setting of a cluster's effective policy; the mesh's locality setting is on by default."""
     block = policy.load_balancer or LoadBalancer()
     return effective_setting(
@@ -223,6 +218,7 @@ def policy_setting(policy: TrafficPolicy, mesh: MeshConfig) -> EffectiveSetting 
         block.zone_aware_lb_setting,
         mesh.locality_lb_setting or LocalityLbSetting(),
         mesh.zone_aware_lb_setting,
+        distribution,
     )
 
 
@@ -244,15 +240,26 @@ class PlacedEndpoints:
 
 
 def locate_endpoints(
-    endpoints: tuple[Endpoint, ...], effective: EffectivePolicy | None, node: NodeConfig, mesh: MeshConfig
+    endpoints: tuple[Endpoint, ...],
+    effective: EffectivePolicy | None,
+    node: NodeConfig,
+    mesh: MeshConfig,
+    distribution: str = "",
 ) -> PlacedEndpoints:
     """Return the endpoints of a cluster in their priorities for this client.
+
+    Args:
+        endpoints: Those of the cluster, in any locality.
+        effective: The cluster's policy.
+        node: The client.
+        mesh: Mesh-wide defaults.
+        distribution: The service's traffic distribution, empty for none.
 
     An outlierDetection block that only the mesh's default policy brings does not switch failover on (Istio computes
     endpoints without that default).
     """
     policy = effective.policy if effective is not None else TrafficPolicy()
-    setting = policy_setting(policy, mesh)
+    setting = policy_setting(policy, mesh, distribution)
     outlier = (
         effective is not None
         and policy.outlier_detection is not None

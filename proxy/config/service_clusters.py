@@ -9,7 +9,7 @@ import attrs
 
 from proxy.config.cluster_builder import CLUSTER_TYPES, SentCluster, cluster_name, convert_policy
 from proxy.config.cluster_config import ClusterConfig, ClusterType, Endpoint, HealthStatus
-from proxy.config.locality import locate_endpoints
+from proxy.config.locality import TRAFFIC_DISTRIBUTIONS, locate_endpoints
 from proxy.config.mesh_config import MeshConfig
 from proxy.config.node import NodeConfig
 from proxy.config.outlier_conversion import to_ms
@@ -82,6 +82,7 @@ def _plan(
         protocol=port.protocol or "HTTP",
         mesh=context.mesh,
         release=context.release,
+        distribution=service.traffic_distribution,
     )
     return ClusterPlan(service=service, port=port, rule=rule, subset=subset, policy=policy, sent=sent)
 
@@ -106,7 +107,7 @@ def build_cluster(
         endpoints = ()
     elif _withholds_unhealthy(plan, context.release):
         endpoints = tuple(endpoint for endpoint in endpoints if endpoint.health_status is not HealthStatus.UNHEALTHY)
-    placed = locate_endpoints(endpoints, plan.policy, context.node, context.mesh)
+    placed = locate_endpoints(endpoints, plan.policy, context.node, context.mesh, plan.service.traffic_distribution)
     load_balancer = plan.sent.load_balancer_config()
     if plan.sent.locality_weighted:
         load_balancer = attrs.evolve(load_balancer, locality_weighted=True, locality_weights=placed.weights)
@@ -126,7 +127,12 @@ def build_cluster(
 
 
 def _withholds_unhealthy(plan: ClusterPlan, release: IstioRelease) -> bool:
-    """Whether endpoints known to be unhealthy stay out: once always, now only with a minHealthPercent."""
+    """Whether endpoints known to be unhealthy stay out: once always, now only with a minHealthPercent.
+
+    A traffic distribution needs them, or the ranks of endpoints would jump.
+    """
+    if plan.service.traffic_distribution in TRAFFIC_DISTRIBUTIONS:
+        return False
     if not release.panic_off_without_block:
         return True
     block = plan.policy.policy.outlier_detection if plan.policy is not None else None

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from proxy.config.cluster_config import Endpoint, HealthStatus, Locality
-from proxy.config.node import NodeConfig
+from proxy.config.node import NETWORK_LABEL, NodeConfig, located_labels
 from proxy.config.resource import Key, Resource
 from proxy.config.rule_index import precedence
 from proxy.config.service_entry import Resolution, ServiceEntry, ServicePort, WorkloadEntry
@@ -20,10 +20,8 @@ from proxy.config.validation import is_ip
 from proxy.config.visibility import PUBLIC, exported_to
 
 _LOCALITY_LABEL = "istio-locality"
-REGION_LABEL = "topology.kubernetes.io/region"
-ZONE_LABEL = "topology.kubernetes.io/zone"
-SUBZONE_LABEL = "topology.istio.io/subzone"
-NETWORK_LABEL = "topology.istio.io/network"
+
+_DISTRIBUTION_ANNOTATION = "networking.istio.io/traffic-distribution"
 
 # Readiness of a stand-alone workload: the annotation says that it is probed, the condition what came of it.
 _PROBED_ANNOTATION = "proxy.istio.io/health-checks-enabled"
@@ -49,11 +47,25 @@ class Service:
     instances: tuple[Instance, ...]
     resources: tuple[Resource, ...]
 
+    @property
+    def traffic_distribution(self) -> str:
+        """Which endpoints the service itself prefers: `PreferClose`, `PreferSameZone`, `PreferSameNode`, or nothing."""
+        return self.resources[0].annotations.get(_DISTRIBUTION_ANNOTATION, "") if self.resources else ""
+
     def endpoints(self, port: ServicePort) -> tuple[Endpoint, ...]:
-        """Return the endpoints of one port, in the order of the configuration, all with priority 0."""
+        """Return the endpoints of one port, in the order of the configuration, all with priority 0.
+
+        An address that a STATIC service names twice is one endpoint, the first.
+        """
         if not self.instances and self.resolution in {Resolution.DNS, Resolution.DNS_ROUND_ROBIN}:
             return (Endpoint(address=f"{self.host}:{port.target_port or port.number}", hostname=self.host),)
-        return tuple(_endpoints(self, port))
+        endpoints = _endpoints(self, port)
+        if self.resolution is not Resolution.STATIC:
+            return tuple(endpoints)
+        distinct: dict[str, Endpoint] = {}
+        for endpoint in endpoints:
+            distinct.setdefault(endpoint.address, endpoint)  # as Envoy does with what it gets over EDS
+        return tuple(distinct.values())
 
 
 def _endpoints(service: Service, port: ServicePort) -> Iterator[Endpoint]:
@@ -78,14 +90,8 @@ def _endpoints(service: Service, port: ServicePort) -> Iterator[Endpoint]:
 
 
 def _labels(entry: WorkloadEntry, locality: Locality) -> Mapping[str, str]:
-    derived = {
-        REGION_LABEL: locality.region,
-        ZONE_LABEL: locality.zone,
-        SUBZONE_LABEL: locality.sub_zone,
-        NETWORK_LABEL: entry.network,
-    }
-    added = {label: value for label, value in derived.items() if value}
-    return {**entry.labels, **added} if added else entry.labels
+    labels = located_labels(entry.labels, locality)
+    return {**labels, NETWORK_LABEL: entry.network} if entry.network else labels
 
 
 def _healthy(resource: Resource) -> bool:
@@ -130,18 +136,21 @@ class ServiceIndex:
         """Replace a WorkloadEntry; return the hosts whose selectors it meets or met."""
         touched: dict[str, None] = {}
         for resource in (old, new):
-            if resource is None:
-                continue
-            labels = _workload_entry(resource).labels
-            for selecting in self._selecting[resource.namespace].values():
-                entry = _service_entry(selecting)
-                if entry.workload_selector and entry.workload_selector.labels.items() <= labels.items():
-                    touched |= dict.fromkeys(entry.hosts)
+            for entry in self.selecting(resource) if resource is not None else ():
+                touched |= dict.fromkeys(entry.hosts)
         if old is not None:
             self._workloads[old.namespace].pop(old.key, None)
         if new is not None:
             self._workloads[new.namespace][new.key] = new
         return list(touched)
+
+    def selecting(self, workload: Resource) -> list[ServiceEntry]:
+        """Return the ServiceEntries whose selector a WorkloadEntry meets."""
+        labels = _workload_entry(workload).labels.items()
+        entries = [_service_entry(resource) for resource in self._selecting[workload.namespace].values()]
+        return [
+            entry for entry in entries if entry.workload_selector and entry.workload_selector.labels.items() <= labels
+        ]
 
     def service(self, host: str) -> Service | None:
         """Return the service of a host as the sidecar sees it; None when no visible entry declares it."""

@@ -86,6 +86,10 @@ class SnapshotBuilder:
         """Return all entries of rules that this sidecar sees for a service; `rule` chooses one."""
         return self._rules.lookup(self._context.node.namespace, service.namespace, service.host)
 
+    def selects(self, workload: Resource) -> bool:
+        """Return whether any service takes a WorkloadEntry as an endpoint."""
+        return bool(self._services.selecting(workload))
+
     def virtual_service(self, host: str) -> Resource | None:
         """Return the VirtualService that holds the routes of a host."""
         return self._virtual_services.lookup(host)

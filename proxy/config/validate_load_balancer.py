@@ -16,12 +16,11 @@ from proxy.config.destination_rule import (
     ZoneAwareLbSetting,
 )
 from proxy.config.issue import ABSENT, AS_WRITTEN, Path, Report
+from proxy.config.node import LOCALITY_LABELS
 from proxy.config.validation import check_duration, check_required_duration
 
 MAGLEV_MAX_TABLE_SIZE = 5_000_011  # Envoy's bound, which Istio excludes
-_LOCALITY_LABELS = frozenset(
-    {"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"}
-)
+_LOCALITY_LABELS = frozenset(LOCALITY_LABELS)
 
 
 def check_load_balancer(block: LoadBalancer, path: Path, report: Report, *, outlier: bool) -> None:

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from proxy.config.cluster_config import ClusterConfig
-from proxy.config.destination_rule import DestinationRule
+from proxy.config.advice.policies import placed_policies
+from proxy.config.destination_rule import DestinationRule, PortTrafficPolicy
 from proxy.config.host_names import complete_host, covers
 from proxy.config.issue import Issue
 from proxy.config.resource import Key, Resource
@@ -16,152 +16,122 @@ from proxy.config.virtual_service import VirtualService
 
 def rule_advice(config: StaticConfig) -> Iterator[Issue]:
     """Yield the rules and subsets that do not do what they seem to."""
-    services = list(config.builder.services())
-    applied: dict[Key, list[str]] = defaultdict(list)
-    for service in services:
-        rule = config.builder.rule(service)
-        for resource in rule.resources if rule is not None else ():
-            applied[resource.key].append(service.host)
-        yield from _merge_advice(config, rule)
-        yield from _locality_advice(config, service, rule)
-    for resource in config.resources.values():
-        if isinstance(resource.body, DestinationRule):
-            if resource.key not in applied:
-                yield _unused(config, resource, resource.body, services)
+    return _RuleAdvice(config).issues()
+
+
+class _RuleAdvice:
+    """The configuration seen from its services: which rules apply where, and which subsets routes lead to."""
+
+    def __init__(self, config: StaticConfig) -> None:
+        self._config = config
+        self._node = config.builder.context.node
+        self._applied: dict[Key, list[Service]] = defaultdict(list)
+        self._routed = set(self._routed_subsets())
+
+    def issues(self) -> Iterator[Issue]:
+        for service in self._config.builder.services():
+            rule = self._config.builder.rule(service)
+            for resource in rule.resources if rule is not None else ():
+                self._applied[resource.key].append(service)
+            yield from self._merged(rule)
+            yield from self._locality(service, rule)
+        for resource in self._config.resources.values():
+            if not isinstance(resource.body, DestinationRule):
+                continue
+            services = self._applied.get(resource.key)
+            if services is None:
+                yield self._unused(resource, resource.body)
             else:
-                yield from _subset_advice(config, resource, resource.body)
-                yield from _port_advice(config, resource, resource.body, services)
+                yield from self._subsets(resource, resource.body, services)
+                yield from self._ports(resource, resource.body, services)
 
+    def _routed_subsets(self) -> Iterator[tuple[str, str]]:
+        for resource in self._config.resources.values():
+            if not isinstance(resource.body, VirtualService):
+                continue
+            for route in resource.body.http:
+                for entry in route.route if route is not None else ():
+                    if entry is not None and entry.destination is not None:
+                        host = complete_host(entry.destination.host, resource.namespace, self._node.domain)
+                        yield host, entry.destination.subset
 
-def _unused(config: StaticConfig, resource: Resource, rule: DestinationRule, services: list[Service]) -> Issue:
-    node = config.builder.context.node
-    host = complete_host(rule.host, resource.namespace, node.domain)
-    covered = [service for service in services if covers(host, service.host)]
-    if not covered:
-        known = next((s.host for s in services if s.host.startswith(f"{rule.host}.") or s.host == rule.host), "")
-        hint = f"; did you mean {known}?" if known else ""
-        means = "" if host == rule.host else f" ({host})"
-        return config.issue(resource, ("host",), f"no service has this host{means}, so the rule does nothing{hint}")
-    chosen = config.builder.rule(covered[0])
-    if chosen is not None and chosen.selector is not None:
-        return config.issue(
-            resource, ("host",), f"{chosen.resources[0]} has a workloadSelector that fits this sidecar, and wins"
-        )
-    if rule.workload_selector is not None:
-        return config.issue(
-            resource,
-            ("workloadSelector",),
-            f"does not fit this sidecar (namespace {node.namespace}, labels {dict(node.labels)})",
-        )
-    if chosen is not None:
-        return config.issue(
-            resource, ("host",), f"{chosen.resources[0]} comes first for {covered[0].host}; this rule does nothing"
-        )
-    return config.issue(
-        resource,
-        ("exportTo",),
-        f"the rule is not visible to a sidecar of namespace {node.namespace}, so it does nothing there",
-    )
+    def _unused(self, resource: Resource, rule: DestinationRule) -> Issue:
+        """Say why a rule applies to no service."""
+        services = list(self._config.builder.services())
+        host = complete_host(rule.host, resource.namespace, self._node.domain)
+        covered = next((service for service in services if covers(host, service.host)), None)
+        if covered is None:
+            known = next((service.host for service in services if service.host.startswith(f"{rule.host}.")), "")
+            hint = f"; did you mean {known}?" if known else ""
+            means = "" if host == rule.host else f" ({host})"
+            rule_text = f"no service has this host{means}, so the rule does nothing{hint}"
+            return self._config.issue(resource, ("host",), rule_text)
+        chosen = self._config.builder.rule(covered)
+        if rule.workload_selector is not None and (chosen is None or chosen.selector is None):
+            client = f"namespace {self._node.namespace}, labels {dict(self._node.labels)}"
+            return self._config.issue(resource, ("workloadSelector",), f"does not fit this sidecar ({client})")
+        if chosen is not None:
+            winner = f"{chosen.resources[0]} comes first for {covered.host}"
+            return self._config.issue(resource, ("host",), f"{winner}; this rule does nothing")
+        rule_text = f"the rule is not visible to a sidecar of namespace {self._node.namespace}"
+        return self._config.issue(resource, ("exportTo",), rule_text)
 
-
-def _merge_advice(config: StaticConfig, rule: MergedRule | None) -> Iterator[Issue]:
-    if rule is None or len(rule.resources) < 2:
-        return
-    first = {merged.subset.name: merged.resource for merged in rule.subsets}
-    for resource in rule.resources:
-        body = resource.body
-        assert isinstance(body, DestinationRule)
-        if body.traffic_policy is not None and resource is not rule.policy_from:
-            yield config.issue(
-                resource,
-                ("trafficPolicy",),
-                f"is ignored: {rule.policy_from} already has one for {rule.host}, and they do not merge",
-            )
-        for index, subset in enumerate(body.subsets):
-            if subset is not None and first.get(subset.name) is not resource:
-                yield config.issue(
-                    resource, ("subsets", index, "name"), f"is ignored: {first[subset.name]} already defines the subset"
-                )
-
-
-def _subset_advice(config: StaticConfig, resource: Resource, rule: DestinationRule) -> Iterator[Issue]:
-    routed = _routed_subsets(config)
-    clusters = [cluster for cluster in config.builder.snapshot.clusters.values() if cluster.subset]
-    host = complete_host(rule.host, resource.namespace, config.builder.context.node.domain)
-    for index, subset in enumerate(rule.subsets):
-        if subset is None:
-            continue
-        own = [cluster for cluster in clusters if cluster.subset == subset.name and covers(host, cluster.service_host)]
-        if not any(cluster.endpoints for cluster in own):
-            yield config.issue(
-                resource,
-                ("subsets", index, "labels"),
-                "no endpoint carries these labels; requests to the subset get 503",
-            )
-        elif subset.traffic_policy is not None and not any(_is_routed(cluster, routed) for cluster in own):
-            yield config.issue(
-                resource,
-                ("subsets", index, "trafficPolicy"),
-                "applies only to requests that a VirtualService sends to the subset, and none does",
-            )
-
-
-def _is_routed(cluster: ClusterConfig, routed: set[tuple[str, str]]) -> bool:
-    return (cluster.service_host, cluster.subset) in routed
-
-
-def _routed_subsets(config: StaticConfig) -> set[tuple[str, str]]:
-    domain = config.builder.context.node.domain
-    return {
-        (complete_host(entry.destination.host, resource.namespace, domain), entry.destination.subset)
-        for resource in config.resources.values()
-        if isinstance(resource.body, VirtualService)
-        for route in resource.body.http
-        if route is not None
-        for entry in route.route
-        if entry is not None and entry.destination is not None
-    }
-
-
-def _port_advice(
-    config: StaticConfig, resource: Resource, rule: DestinationRule, services: list[Service]
-) -> Iterator[Issue]:
-    host = complete_host(rule.host, resource.namespace, config.builder.context.node.domain)
-    ports = {port.number for service in services if covers(host, service.host) for port in service.ports}
-    policies = [(rule.traffic_policy, ("trafficPolicy",))]
-    policies += [
-        (subset.traffic_policy, ("subsets", index, "trafficPolicy"))  # type: ignore[misc]
-        for index, subset in enumerate(rule.subsets)
-        if subset is not None
-    ]
-    for policy, path in policies:
-        for index, entry in enumerate(policy.port_level_settings if policy is not None else ()):
-            if entry is not None and entry.port is not None and entry.port.number and entry.port.number not in ports:
-                yield config.issue(
-                    resource,
-                    (*path, "portLevelSettings", index, "port"),
-                    (
-                        f"the service has no such port (it has {', '.join(map(str, sorted(ports)))}); service "
-                        "ports count here, not endpoint ports"
-                    ),
-                )
-
-
-def _locality_advice(config: StaticConfig, service: Service, rule: MergedRule | None) -> Iterator[Issue]:
-    """Yield the rule whose outlierDetection turned locality failover on without asking for it."""
-    if rule is None or rule.traffic_policy is None or rule.traffic_policy.outlier_detection is None:
-        return
-    balancer = rule.traffic_policy.load_balancer
-    if balancer is not None and (
-        balancer.locality_lb_setting is not None or balancer.zone_aware_lb_setting is not None
-    ):
-        return
-    for plan, cluster in config.builder.plans(service):
-        if cluster is not None and plan.subset is None and any(endpoint.priority for endpoint in cluster.endpoints):
-            yield config.issue(
-                rule.policy_from,
-                ("trafficPolicy", "outlierDetection"),
-                f"also turns locality failover on: of {len(cluster.endpoints)} endpoints only those nearest to "
-                "this sidecar get traffic while enough are healthy; localityLbSetting: {enabled: false} turns it off",
-            )
+    def _merged(self, rule: MergedRule | None) -> Iterator[Issue]:
+        if rule is None or len(rule.resources) == 1:
             return
+        first = {merged.subset.name: merged.resource for merged in rule.subsets}
+        for resource in rule.resources:
+            body = resource.body
+            assert isinstance(body, DestinationRule)
+            if body.traffic_policy is not None and resource is not rule.policy_from:
+                text = f"is ignored: {rule.policy_from} already has one for {rule.host}, and they do not merge"
+                yield self._config.issue(resource, ("trafficPolicy",), text)
+            for index, subset in enumerate(body.subsets):
+                if subset is not None and first.get(subset.name) is not resource:
+                    text = f"is ignored: {first[subset.name]} already defines the subset"
+                    yield self._config.issue(resource, ("subsets", index, "name"), text)
+
+    def _subsets(self, resource: Resource, rule: DestinationRule, services: list[Service]) -> Iterator[Issue]:
+        clusters = self._config.builder.snapshot.clusters
+        for index, subset in enumerate(rule.subsets):
+            if subset is None:
+                continue
+            names = [
+                f"outbound|{port.number}|{subset.name}|{service.host}" for service in services for port in service.ports
+            ]
+            path = ("subsets", index)
+            if not any(name in clusters and clusters[name].endpoints for name in names):
+                text = "no endpoint carries these labels; requests to the subset get 503"
+                yield self._config.issue(resource, (*path, "labels"), text)
+            elif subset.traffic_policy is not None and not any(
+                (service.host, subset.name) in self._routed for service in services
+            ):
+                text = "applies only to requests that a VirtualService sends to the subset, and none does"
+                yield self._config.issue(resource, (*path, "trafficPolicy"), text)
+
+    def _ports(self, resource: Resource, rule: DestinationRule, services: list[Service]) -> Iterator[Issue]:
+        ports = {port.number for service in services for port in service.ports}
+        has = ", ".join(map(str, sorted(ports)))
+        for placed in placed_policies(rule):
+            entry = placed.policy
+            if not isinstance(entry, PortTrafficPolicy) or entry.port is None or entry.port.number in {0, *ports}:
+                continue
+            text = f"the service has no such port (it has {has}); service ports count here, not endpoint ports"
+            yield self._config.issue(resource, (*placed.path, "port"), text)
+
+    def _locality(self, service: Service, rule: MergedRule | None) -> Iterator[Issue]:
+        """Yield the rule whose outlierDetection turned locality failover on without asking for it."""
+        policy = rule.traffic_policy if rule is not None else None
+        if rule is None or policy is None or policy.outlier_detection is None:
+            return
+        balancer = policy.load_balancer
+        if balancer is not None and (balancer.locality_lb_setting or balancer.zone_aware_lb_setting):
+            return
+        for plan, cluster in self._config.builder.plans(service):
+            if cluster is not None and plan.subset is None and any(e.priority for e in cluster.endpoints):
+                text = (
+                    f"also turns locality failover on: of {len(cluster.endpoints)} endpoints only those nearest to "
+                    "this sidecar get traffic while enough are healthy; localityLbSetting.enabled: false ends that"
+                )
+                yield self._config.issue(rule.policy_from, ("trafficPolicy", "outlierDetection"), text)
+                return

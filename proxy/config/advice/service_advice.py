@@ -16,7 +16,7 @@ def service_advice(config: StaticConfig, resource: Resource) -> Iterator[Issue]:
         for path, text in _entry(config, resource, resource.body):
             yield config.issue(resource, path, text)
     elif isinstance(resource.body, WorkloadEntry):
-        yield from _workload(config, resource, resource.body)
+        yield from _workload(config, resource)
 
 
 def _entry(config: StaticConfig, resource: Resource, entry: ServiceEntry) -> Iterator[tuple[Path, str]]:
@@ -61,12 +61,7 @@ def _entry(config: StaticConfig, resource: Resource, entry: ServiceEntry) -> Ite
         )
 
 
-def _workload(config: StaticConfig, resource: Resource, entry: WorkloadEntry) -> Iterator[Issue]:
-    labels = {**entry.labels, **resource.labels}
-    for other in config.resources.values():
-        selector = other.body.workload_selector if isinstance(other.body, ServiceEntry) else None
-        if selector is not None and other.namespace == resource.namespace and selector.labels.items() <= labels.items():
-            return
-    yield config.issue(
-        resource, ("labels",), "no ServiceEntry of the namespace selects this workload, so it gets no traffic"
-    )
+def _workload(config: StaticConfig, resource: Resource) -> Iterator[Issue]:
+    if not config.builder.selects(resource):
+        rule = "no ServiceEntry of the namespace selects this workload, so it gets no traffic"
+        yield config.issue(resource, ("labels",), rule)
