@@ -126,6 +126,7 @@ class Server:
             self._file_source.load()
             self._watching = self._loop.create_task(self._file_source.watch())
         try:
+            await self.cluster_manager.wait_initialized()
             for listener in self._listeners.values():
                 await listener.start()
             await self._start_admin()

@@ -1,8 +1,8 @@
 """One cluster at work: its hosts, their pools, the balancer, the detector and the statistics.
 
 Joins parts that do not know each other; decides only what a new configuration may keep. An endpoint that stays keeps
-its `Host`, so its health, its ejection, its connections and its counters; the detector starts afresh only when its
-own settings change. Ports the assembly in `ClusterImplBase` and `ClusterManagerImpl` (Envoy, source/common/upstream).
+its `Host`, so its health, its ejection, its connections and its counters, whatever else the configuration changes.
+Ports the assembly in `ClusterImplBase` and `ClusterManagerImpl` (Envoy, source/common/upstream).
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from outlier import (
     EnvoyRelease,
     ErrorMatcher,
     HostMonitor,
+    OutlierDetection,
     RandomGenerator,
     Runtime,
     TimeSource,
@@ -29,6 +30,8 @@ from proxy.codec.http1_response import ResponseHead
 from proxy.config.cluster_config import ClusterConfig, Endpoint
 from proxy.deadlines import Deadlines
 from proxy.load_balancer import LoadBalancer, create_load_balancer
+from proxy.load_balancer.hash_load_balancer import HashLoadBalancer
+from proxy.load_balancer.original_destination import CLEANUP_INTERVAL_MS, OriginalDestination
 from proxy.upstream.connection import DEGRADED, GRPC_STATUS
 from proxy.upstream.connection_pool import ConnectionPool
 from proxy.upstream.host import HealthFlag, Host
@@ -65,8 +68,10 @@ class Cluster:
         self._environment = environment
         self._driver: OutlierDriver | None = None
         self._hosts_by_monitor: dict[HostMonitor, Host] = {}
+        self._cleanup: asyncio.TimerHandle | None = None
+        self._stopped = False
         self._update_hosts(config)
-        self._start_detector()
+        self._update_detector(config.outlier_detection)
         self.load_balancer: LoadBalancer = self._create_load_balancer()
 
     def __repr__(self) -> str:
@@ -83,11 +88,9 @@ class Cluster:
         self.resources.limits = config.circuit_breakers
         self._error_matcher = _error_matcher(config)
         if config.outlier_detection != old.outlier_detection:
-            self._stop_detector()
-        if config.endpoints != old.endpoints:
+            self._update_detector(config.outlier_detection)
+        if config.endpoints != old.endpoints or config.type is not old.type:
             self._update_hosts(config)
-        if config.outlier_detection != old.outlier_detection:
-            self._start_detector()
         for host in self.hosts:
             if host.pool is not None:
                 host.pool.config = config
@@ -95,16 +98,22 @@ class Cluster:
             self.load_balancer.close()
             self.load_balancer = self._create_load_balancer()
 
+    async def wait_initialized(self) -> None:
+        """Return once the cluster can serve as it will go on to: the balancer's table is built."""
+        # Every turn of the loop builds a step of the table.
+        while isinstance(self.load_balancer, HashLoadBalancer) and self.load_balancer.building:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
     def remove(self) -> None:
         """The cluster is out of the configuration: no new requests come, those in flight finish."""
-        self._stop_detector()
+        self._stop()
         for host in self.hosts:
             if host.pool is not None:
                 host.pool.drain()
 
     def close(self) -> None:
         """Stop at once."""
-        self._stop_detector()
+        self._stop()
         for host in self.hosts:
             if host.pool is not None:
                 host.pool.close()
@@ -122,11 +131,32 @@ class Cluster:
         else:
             self._report_in_full(monitor, request, head)
 
+    def _stop(self) -> None:
+        """Take no more notice of anything; a removed cluster that is closed later stops once."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self.load_balancer.close()
+        self._stop_detector()
+        if self._cleanup is not None:
+            self._cleanup.cancel()
+
     def _create_load_balancer(self) -> LoadBalancer:
         environment = self._environment
-        return create_load_balancer(
-            self.config.load_balancer, self.priority_set, environment.random, environment.time_source, self.stats
+        balancer = create_load_balancer(
+            self.config.load_balancer,
+            self.priority_set,
+            environment.random,
+            environment.time_source,
+            self.stats,
+            defer=environment.loop.call_soon,
+            new_host=self._new_host,
         )
+        if isinstance(balancer, OriginalDestination) and self._cleanup is None:
+            self._arm_cleanup()
+        return balancer
+
+    # Hosts
 
     def _update_hosts(self, config: ClusterConfig) -> None:
         """Match the endpoints with the hosts by address; a host that stays takes the endpoint's new attributes."""
@@ -137,7 +167,7 @@ class Cluster:
                 continue  # the same address twice is one host, the first
             host = known.pop(endpoint.address, None)
             if host is None:
-                host = self._new_host(endpoint, config)
+                host = self._new_host(endpoint)
             else:
                 host.update(endpoint)
             hosts[endpoint.address] = host
@@ -145,11 +175,11 @@ class Cluster:
             self._remove_host(host)
         self.priority_set.update_hosts(tuple(hosts.values()))
 
-    def _new_host(self, endpoint: Endpoint, config: ClusterConfig) -> Host:
+    def _new_host(self, endpoint: Endpoint) -> Host:
         host = Host(endpoint)
         host.pool = ConnectionPool(
             host,
-            config,
+            self.config,
             resources=self.resources,
             stats=self.stats,
             deadlines=self._environment.deadlines,
@@ -166,13 +196,30 @@ class Cluster:
         if host.pool is not None:
             host.pool.drain()
 
+    def _arm_cleanup(self) -> None:
+        self._cleanup = self._environment.loop.call_later(CLEANUP_INTERVAL_MS / 1000, self._remove_unused)
+
+    def _remove_unused(self) -> None:
+        """Remove the hosts that requests have named and no longer name."""
+        self._cleanup = None
+        if isinstance(self.load_balancer, OriginalDestination):
+            for host in self.load_balancer.remove_unused():
+                self._remove_host(host)
+            self._arm_cleanup()
+
     # Outlier detection
 
-    def _start_detector(self) -> None:
-        """Detect outliers if the configuration says so; every host starts with a clean record."""
-        settings = self.config.outlier_detection
+    def _update_detector(self, settings: OutlierDetection | None) -> None:
+        """Begin, end or go on with detection; hosts lose what is known of them only when it ends."""
         if settings is None:
-            return
+            self._stop_detector()
+        elif self.detector is None:
+            self._start_detector(settings)
+        else:
+            self.detector.update_config(settings)
+
+    def _start_detector(self, settings: OutlierDetection) -> None:
+        """Detect outliers; every host starts with a clean record."""
         environment = self._environment
         self.detector = Detector(
             settings,

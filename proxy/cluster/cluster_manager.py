@@ -4,6 +4,7 @@ A cluster whose configuration is the same object is not touched. Ports the role 
 (Envoy, source/common/upstream/cluster_manager_impl.cc).
 """
 
+import asyncio
 from collections.abc import Iterator, Mapping
 
 from proxy.cluster.cluster import Cluster, Environment
@@ -37,6 +38,10 @@ class ClusterManager:
             elif cluster.config is not config and cluster.config != config:
                 cluster.update(config)
                 self._modified += 1
+
+    async def wait_initialized(self) -> None:
+        """Return once every present cluster can serve as it will go on to."""
+        await asyncio.gather(*(cluster.wait_initialized() for cluster in self.clusters.values()))
 
     def close(self) -> None:
         """Stop every cluster at once."""

@@ -1,6 +1,6 @@
 """The statistics of one cluster, by Envoy's names and with Envoy's tags."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from proxy.stats import Histogram, Metric, MetricKind
@@ -39,7 +39,12 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
         ("rq_retry_open", resources.retries >= limits.max_retries),
     ):
         yield metric(f"circuit_breakers.default.{name}", int(is_open), _GAUGE)
-    yield from _responses(cluster, prefix, tags)
+    for name, value in cluster.load_balancer.gauges.items():
+        yield metric(name, value, _GAUGE)
+    yield from _responses(stats.responses, "", prefix, tags)
+    yield from _responses(stats.responses, "external.", prefix, tags)  # all of our callers are external
+    if stats.retried_responses:
+        yield from _responses(stats.retried_responses, "retry.", prefix, tags)
     if cluster.detector is not None:
         for name, value, is_gauge in cluster.detector.stats.items():
             yield metric(f"outlier_detection.{name}", value, _GAUGE if is_gauge else _COUNTER)
@@ -47,33 +52,33 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
     yield metric("upstream_rq_time", stats.request_time_ms, _HISTOGRAM)
 
 
-def _responses(cluster: "Cluster", prefix: str, tags: tuple[tuple[str, str], ...]) -> Iterator[Metric]:
-    """Yield the reply counters: by code and class, in total, and once more for external callers (all of ours are)."""
-    responses = cluster.stats.responses
+def _responses(
+    responses: Mapping[int, int], infix: str, prefix: str, tags: tuple[tuple[str, str], ...]
+) -> Iterator[Metric]:
+    """Yield counters of replies, given by status: in total, by class and by code."""
     classes: dict[int, int] = {}
     for status, count in responses.items():
         classes[status // 100] = classes.get(status // 100, 0) + count
-    for infix in ("", "external."):
+    yield Metric(
+        f"{prefix}{infix}upstream_rq_completed",
+        sum(responses.values()),
+        _COUNTER,
+        f"cluster.{infix}upstream_rq_completed",
+        tags,
+    )
+    for status_class, count in sorted(classes.items()):
         yield Metric(
-            f"{prefix}{infix}upstream_rq_completed",
-            sum(responses.values()),
+            f"{prefix}{infix}upstream_rq_{status_class}xx",
+            count,
             _COUNTER,
-            f"cluster.{infix}upstream_rq_completed",
-            tags,
+            f"cluster.{infix}upstream_rq_xx",
+            (("envoy.response_code_class", str(status_class)), *tags),
         )
-        for status_class, count in sorted(classes.items()):
-            yield Metric(
-                f"{prefix}{infix}upstream_rq_{status_class}xx",
-                count,
-                _COUNTER,
-                f"cluster.{infix}upstream_rq_xx",
-                (("envoy.response_code_class", str(status_class)), *tags),
-            )
-        for status, count in sorted(responses.items()):
-            yield Metric(
-                f"{prefix}{infix}upstream_rq_{status}",
-                count,
-                _COUNTER,
-                f"cluster.{infix}upstream_rq",
-                (("envoy.response_code", str(status)), *tags),
-            )
+    for status, count in sorted(responses.items()):
+        yield Metric(
+            f"{prefix}{infix}upstream_rq_{status}",
+            count,
+            _COUNTER,
+            f"cluster.{infix}upstream_rq",
+            (("envoy.response_code", str(status)), *tags),
+        )
