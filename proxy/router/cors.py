@@ -5,11 +5,14 @@ source/extensions/filters/http/cors/cors_filter.cc) as Istio configures it: alwa
 allowed.
 """
 
+from collections.abc import Iterable
+
 from proxy.codec.headers import HeaderList, replace_header
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.route_config import CorsPolicy
 from proxy.router.joined_headers import JOINED_REQUEST_HEADERS, header_values
+from proxy.router.rewrite import fits_a_line
 from proxy.router.route_match import compile_string_matcher
 
 PREFLIGHT_DETAILS = "cors_response"
@@ -43,9 +46,9 @@ class Cors:
 
     def __init__(self, policy: CorsPolicy) -> None:
         self._origins = tuple(map(compile_string_matcher, policy.allow_origins))
-        self._allow_methods = ",".join(policy.allow_methods).encode()
-        self._allow_headers = ",".join(policy.allow_headers).encode()
-        self._expose_headers = ",".join(policy.expose_headers).encode()
+        self._allow_methods = _list(policy.allow_methods)
+        self._allow_headers = _list(policy.allow_headers)
+        self._expose_headers = _list(policy.expose_headers)
         self._max_age = b"" if policy.max_age_s is None else b"%d" % policy.max_age_s
         self._allow_credentials = policy.allow_credentials is True
         self._forward_unmatched_preflights = policy.forward_unmatched_preflights
@@ -103,6 +106,11 @@ class Cors:
             replace_header(head.headers, *_ALLOW_CREDENTIALS)
         if self._expose_headers:
             replace_header(head.headers, _EXPOSE_HEADERS, self._expose_headers)
+
+
+def _list(names: Iterable[str]) -> bytes:
+    """Return names as the value of a header; one that could not stand there is left out."""
+    return ",".join(filter(fits_a_line, names)).encode()
 
 
 def _value(headers: HeaderList, name: bytes) -> bytes:

@@ -163,3 +163,12 @@ def test_what_the_host_says_is_replaced_in_place():
 
 def test_response_to_another_origin_is_left_alone():
     assert response(FULL, "http://no.com", "access-control-allow-origin: mine") == ["access-control-allow-origin: mine"]
+
+
+def test_name_that_would_end_its_line_is_left_out():
+    policy = CorsPolicy(allow_origins=(ONE,), allow_headers=("x-a", "x\r\ny: z"), expose_headers=("x\ny",))
+
+    assert preflight(policy, "origin: http://one.com", ASKS_GET) == [
+        "access-control-allow-origin: http://one.com",
+        "access-control-allow-headers: x-a",
+    ]
