@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 from aiohttp import web
 
-from outlier import Runtime, TimeSource
+from outlier import EjectionEvent, Runtime, TimeSource
 from proxy.admin.application import create_admin
 from proxy.admin.context import AdminContext, ListenerStatus, ServerState
 from proxy.cluster.cluster import Environment
@@ -25,6 +25,7 @@ from proxy.config.bootstrap import Bootstrap
 from proxy.config.snapshot import EMPTY_SNAPSHOT, ConfigSnapshot
 from proxy.deadlines import Deadlines
 from proxy.errors import ListenError
+from proxy.event_stream import EventStream
 from proxy.http.access_log import AccessLog
 from proxy.http.listener import Listener, Routes
 from proxy.http.stats import STAT_PREFIX, HttpStats
@@ -68,11 +69,13 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._time_source = time_source or LoopTime(self._loop)
         self._started_ms = self._time_source.monotonic_ms()
+        self.events = EventStream(self._time_source)
         self._health_failed = False
         self._deadlines = Deadlines(self._loop)
         self._random = SystemRandom()
         self._event_log = LogFile(bootstrap.event_log) if bootstrap.event_log is not None else None
         self._access_log = LogFile(bootstrap.access_log) if bootstrap.access_log is not None else None
+        self._outlier_events = OutlierEvents(self._event_log)
         self.cluster_manager = ClusterManager(
             Environment(
                 loop=self._loop,
@@ -81,7 +84,7 @@ class Server:
                 random=self._random,
                 release=bootstrap.envoy_release,
                 runtime=self.runtime,
-                on_event=OutlierEvents(self._event_log),
+                on_event=self._on_outlier_event,
             ),
             self.stats_store,
         )
@@ -109,6 +112,9 @@ class Server:
         self.snapshot = snapshot
         self.cluster_manager.apply(snapshot.clusters)
         self._routes.table = RouteTable(snapshot.routes, self._routes.table)
+        self.events.publish(
+            "config", version=snapshot.version, clusters=len(snapshot.clusters), changed=sorted(snapshot.changed)
+        )
 
     # Life
 
@@ -222,6 +228,9 @@ class Server:
             fail_health=self._fail_health,
             reset_counters=self._reset_counters,
             reopen_logs=self.reopen_logs,
+            events=self.events,
+            config_status=self.pipeline.status,
+            config_builder=self.pipeline.builder,
         )
         runner = web.AppRunner(create_admin(context), access_log=None, handle_signals=False)
         await runner.setup()
@@ -234,6 +243,10 @@ class Server:
             raise ListenError(str(address), exc.strerror or str(exc)) from exc
         if not address.path:
             self._admin_address = Address(address.host, runner.addresses[0][1])
+
+    def _on_outlier_event(self, event: EjectionEvent) -> None:
+        self._outlier_events(event)
+        self.events.publish_ejection(event)
 
     def _shown_state(self) -> ServerState:
         return ServerState.DRAINING if self._health_failed and self.state is ServerState.LIVE else self.state
