@@ -33,7 +33,15 @@ from tests.proxy.http.client import Client
 CLUSTER = "outbound|80||service"
 WAIT_S = 5.0  # longer than anything here takes; reached only by a failing test
 
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
 ROUND_ROBIN = LoadBalancerConfig(policy=LbPolicy.ROUND_ROBIN, healthy_panic_threshold=0)
+
+
+def post(body: bytes, *lines: str) -> bytes:
+    """Return a POST with a body of stated length."""
+    head = ["POST / HTTP/1.1", "Host: a", f"Content-Length: {len(body)}", *lines, "", ""]
+    return "\r\n".join(head).encode() + body
 
 
 async def until(condition: Callable[[], object]) -> None:

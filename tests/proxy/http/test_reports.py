@@ -8,13 +8,12 @@ import pytest
 from outlier import Result
 from proxy.config.cluster_config import CircuitBreakers
 from proxy.testing import FaultyUpstream, Reply
-from tests.proxy.http.sidecar import ManualClock, Sidecar, arrived, until
+from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, arrived, until
 
 CONNECTED = (Result.LOCAL_ORIGIN_CONNECT_SUCCESS, None)
 CONNECT_FAILED = (Result.LOCAL_ORIGIN_CONNECT_FAILED, None)
 TIMEOUT = (Result.LOCAL_ORIGIN_TIMEOUT, 504)
 
-GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 GRPC = b"POST /p.S/M HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n"
 
 
