@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         or service.host == complete_host(args.host or "", view.node.namespace, view.node.domain)
     ]
     wanted = selection(args.host, args.port, args.subset, names)
-    clusters = [cluster for cluster in explain(config, view.envoy_release) if wanted(cluster.config)]
+    clusters = list(explain(config, view.envoy_release, wanted))
     if not clusters and not errors:
         sys.stderr.write("no cluster: no service in these files has that host, port and subset\n")
     if args.format == "json":

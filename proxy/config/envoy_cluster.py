@@ -104,11 +104,13 @@ def envoy_cluster(config: ClusterConfig) -> dict[str, Any]:
 def _discovery(config: ClusterConfig) -> dict[str, Any]:
     if config.type is ClusterType.ORIGINAL_DST:
         return {"type": "ORIGINAL_DST"}
+    # A logical DNS cluster must have its one name; without one it is as empty as a static cluster can be.
+    static = config.type is ClusterType.EDS or not config.endpoints
     discovery: dict[str, Any] = {
-        "type": "STATIC" if config.type is ClusterType.EDS else config.type.value,
+        "type": "STATIC" if static else config.type.value,
         "load_assignment": {"cluster_name": config.name, "endpoints": list(_localities(config))},
     }
-    if config.type in {ClusterType.STRICT_DNS, ClusterType.LOGICAL_DNS}:
+    if not static:
         discovery["respect_dns_ttl"] = True
         discovery["dns_refresh_rate"] = envoy_duration(config.dns_refresh_ms)
         discovery["dns_lookup_family"] = "ALL"

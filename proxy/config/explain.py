@@ -102,11 +102,18 @@ _POOL_FIELDS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def explain(config: StaticConfig, envoy_release: EnvoyRelease = EnvoyRelease.V1_40) -> Iterator[ExplainedCluster]:
-    """Yield every cluster of a configuration, by service, port and subset."""
+Selection = Callable[[ClusterConfig], bool]
+
+
+def explain(
+    config: StaticConfig,
+    envoy_release: EnvoyRelease = EnvoyRelease.V1_40,
+    selected: Selection = lambda _cluster: True,
+) -> Iterator[ExplainedCluster]:
+    """Yield the selected clusters of a configuration, by service, port and subset."""
     for service in sorted(config.builder.services(), key=lambda service: service.host):
         for plan, cluster in config.builder.plans(service):
-            if cluster is not None:
+            if cluster is not None and selected(cluster):
                 yield _Explainer(config, plan, cluster, envoy_release).explained()
 
 
@@ -325,9 +332,6 @@ class _Explainer:
             yield (
                 "the destination is the client's original one, which an explicit proxy does not have: requests get 503"
             )
-
-
-Selection = Callable[[ClusterConfig], bool]
 
 
 def selection(host: str | None, port: int | None, subset: str | None, aliases: Sequence[str]) -> Selection:

@@ -7,6 +7,7 @@ client needs (pilot/pkg/serviceregistry/serviceentry/conversion.go).
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 import attrs
 
@@ -60,6 +61,8 @@ class Service:
         if not self.instances and self.resolution in {Resolution.DNS, Resolution.DNS_ROUND_ROBIN}:
             return (Endpoint(address=f"{self.host}:{port.target_port or port.number}", hostname=self.host),)
         endpoints = _endpoints(self, port)
+        if self.resolution is Resolution.DNS_ROUND_ROBIN:
+            return tuple(islice(endpoints, 1))  # one name is all that a logical DNS cluster takes
         if self.resolution is not Resolution.STATIC:
             return tuple(endpoints)
         distinct: dict[str, Endpoint] = {}
@@ -73,8 +76,8 @@ def _endpoints(service: Service, port: ServicePort) -> Iterator[Endpoint]:
     for instance in service.instances:
         entry = instance.entry
         unix = entry.address.startswith(UNIX_PREFIX)
-        if static and not unix and not is_ip(entry.address):
-            continue  # a name in a STATIC service, or an address behind another network's gateway
+        if not entry.address or (static and not unix and not is_ip(entry.address)):
+            continue  # an address behind another network's gateway, or a name in a STATIC service
         number = entry.ports.get(port.name) or port.target_port or port.number
         text = f"[{entry.address}]" if ":" in entry.address else entry.address
         locality_text = entry.locality or entry.labels.get(_LOCALITY_LABEL, "").replace(".", "/")
