@@ -15,7 +15,7 @@ _BODILESS_METHODS = frozenset((b"GET", b"HEAD", b"CONNECT", b"TRACE", b"DELETE",
 
 
 def encode_request_head(
-    method: bytes, path: bytes, headers: HeaderList, *, content_length: int, end_stream: bool
+    method: bytes, path: bytes, headers: HeaderList, *, content_length: int, end_stream: bool, upgrade: bytes = b""
 ) -> tuple[bytes, bool]:
     """Return the head's bytes and whether the body must be chunked.
 
@@ -25,10 +25,13 @@ def encode_request_head(
         headers: Lower-case pairs, `host` first; not changed.
         content_length: As stated by `headers`, -1 if they state none.
         end_stream: No body follows.
+        upgrade: The protocol to change to; what follows the head is that protocol's, not a body.
     """
     start_line = b"%b %b HTTP/1.1\r\n" % (method, path)
     if content_length >= 0:
         return render_head(start_line, headers), False
+    if upgrade:
+        return render_head(start_line, [*headers, (b"connection", b"Upgrade"), (b"upgrade", upgrade)]), False
     if not end_stream:
         return render_head(start_line, [*headers, _CHUNKED]), True
     if method in _BODILESS_METHODS:

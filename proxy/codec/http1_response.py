@@ -54,8 +54,11 @@ class ResponseParser(Http1Parser):
         self.started = False
 
     def end_of_stream(self) -> list[Any]:
-        """Return the events of the peer's orderly close: `[END]` if it ends a body of unstated length, else nothing."""
-        if not self._until_close:
+        """Return the events of the peer's orderly close: `[END]` if it ends a body of unstated length, else nothing.
+
+        The close of an upgraded connection is no end: Envoy takes it for a lost connection.
+        """
+        if not self._until_close or self._interim:
             return []
         self._until_close = False
         return [END]
@@ -107,12 +110,13 @@ class ResponseParser(Http1Parser):
                     version == "1.1" or b"keep-alive" in self._connection
                 )
         head = ResponseHead(status, headers, self._marks)
-        self._events.append(head)
         if status < 200 or status == 204:
             self._refuse_framing(head)
         if status < 200:
-            self._on_interim(status)
+            self._on_interim(head)
+            self._events.append(head)
             return
+        self._events.append(head)
         self._interim = False
         if not keep_alive:
             self.keep_alive = False
@@ -134,11 +138,13 @@ class ResponseParser(Http1Parser):
             remove_headers(head.headers, {b"content-length"})
             self._content_length = -1
 
-    def _on_interim(self, status: int) -> None:
-        if status == 101:
+    def _on_interim(self, head: ResponseHead) -> None:
+        if head.status == 101:
             if not self._upgrade_wanted:
                 raise ProtocolError("http1.codec_error", reason="101 without an upgrade")
             self.keep_alive = False
+            head.headers.append((b"connection", b"upgrade"))
+            head.end_stream = False
         self._interim = True
         self._content_length = -1
 

@@ -15,6 +15,7 @@ from proxy.codec.http1_encode import CONTINUE, encode_chunk, encode_last_chunk, 
 from proxy.codec.http1_parser import End, ProtocolError
 from proxy.codec.http1_request import RequestHead, RequestParser
 from proxy.codec.http1_response import ResponseHead
+from proxy.http.client_socket import ClientSocket
 from proxy.http.request_headers import REQUEST_HEADERS, prepare_request
 from proxy.response_flags import ResponseFlag
 from proxy.router.exchange import Exchange
@@ -23,11 +24,6 @@ from proxy.upstream.connection import DATE, SERVER
 
 if TYPE_CHECKING:
     from proxy.http.listener import Listener
-
-# Envoy's delayed_close_timeout: after a reply to a request that was not read to its end, an immediate close could
-# reset the
-# connection before the client has read the reply.
-DELAYED_CLOSE_MS = 1_000
 
 # From the first byte of a request's head to its last. Envoy has no such limit unless told; a client that sends a byte
 # now and then would hold a connection for ever.
@@ -39,6 +35,8 @@ WRITE_HIGH_WATER_BYTES = 256 * 1024
 # Why the client is not read; bits, since several reasons may hold at once.
 _PIPELINE = 1  # a further request waits for the exchange to end
 _BODY = 2  # the way to the host is full
+
+_SWITCHING_PROTOCOLS = 101
 
 # Where Envoy's flag is DPE; a missing Host or a fragment is refused above its codec and has no flag.
 _NOT_CODEC_DETAILS = frozenset(("missing_host_header", "path_normalization_failed"))
@@ -62,10 +60,11 @@ class DownstreamConnection(asyncio.Protocol):
         "_parser",
         "_pumping",
         "_queue",
-        "_read_disabled",
         "_request_ended",
+        "_socket",
         "_started_at",
-        "_transport",
+        "_tunnel",
+        "_upgrading",
         "_write_paused",
         "bytes_received",
         "bytes_sent",
@@ -82,18 +81,14 @@ class DownstreamConnection(asyncio.Protocol):
         self._head_request = False
         self._head_timer_set = False
         self._write_paused = False
+        self._upgrading = False  # another protocol is asked for and the host has not answered
+        self._tunnel = False  # bytes pass unparsed, both ways
         self._request_ended = True
         self._pumping = False
         self._closing = False
-        self._read_disabled = 0
         self.bytes_received = 0
         self.bytes_sent = 0
         self._started_at = 0.0
-
-    @property
-    def idle(self) -> bool:
-        """Whether no request is under way."""
-        return self._exchange is None and not self._queue
 
     @property
     def duration_ms(self) -> int:
@@ -103,31 +98,32 @@ class DownstreamConnection(asyncio.Protocol):
     @property
     def remote_address(self) -> str:
         """The client's `ip:port`; empty for a unix socket."""
-        return _address_text(self._transport.get_extra_info("peername"))
+        return self._socket.remote_address
 
     @property
     def local_address(self) -> str:
         """The `ip:port` that the client has connected to; empty for a unix socket."""
-        return _address_text(self._transport.get_extra_info("sockname"))
+        return self._socket.local_address
 
     def close_when_idle(self) -> None:
         """Drain: close now, or behind the response under way."""
-        if self.idle:
+        if self._exchange is None and not self._queue:
             self._closing = True
-            self._transport.close()
+            self._socket.close()
         else:
             self._keep_alive = False
 
     def abort(self) -> None:
         """Close at once."""
-        self._transport.abort()
+        self._socket.abort()
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES)
+        transport = cast("asyncio.Transport", transport)
+        transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES)
+        self._socket = ClientSocket(transport, self._listener.router.deadlines)
         self._listener.on_connected(self)
 
     def data_received(self, data: bytes) -> None:
@@ -159,7 +155,7 @@ class DownstreamConnection(asyncio.Protocol):
         self._closing = True
         self._queue.clear()
         listener = self._listener
-        listener.router.deadlines.clear(self.abort, DELAYED_CLOSE_MS)
+        self._socket.on_lost()
         listener.router.deadlines.clear(self._on_head_timeout, REQUEST_HEAD_TIMEOUT_MS)
         listener.on_disconnected(self)
         exchange, self._exchange = self._exchange, None
@@ -169,6 +165,13 @@ class DownstreamConnection(asyncio.Protocol):
             exchange.on_client_gone()
             if listener.on_exchange_end is not None:
                 listener.on_exchange_end(self, exchange)
+
+    def eof_received(self) -> bool:
+        """The client sends no more: the end of everything, as in Envoy, but for a tunnel's other direction."""
+        if self._tunnel and self._exchange is not None:
+            self._exchange.on_request_end([])
+            return True
+        return False
 
     def pause_writing(self) -> None:
         """The client takes no more for now: neither of this response nor of the next one."""
@@ -188,7 +191,7 @@ class DownstreamConnection(asyncio.Protocol):
 
     def encode_interim(self, head: ResponseHead) -> None:
         """Send an interim head."""
-        self._transport.write(render_head(STATUS_LINES[head.status], head.headers))
+        self._socket.write(render_head(STATUS_LINES[head.status], head.headers))
 
     def encode_headers(self, head: ResponseHead) -> None:
         """Send the response's head, with the connection manager's headers."""
@@ -200,7 +203,11 @@ class DownstreamConnection(asyncio.Protocol):
             replace_header(headers, b"server", b"envoy")
         else:
             headers.append(_SERVER_ENVOY)
-        if not self._keep_alive or not self._request_ended or listener.draining:
+        if self._upgrading and self._exchange is not None:
+            self._end_upgrade(self._exchange, head.status)
+        if self._tunnel:
+            pass  # its connection ends with it, and the client knows
+        elif not self._keep_alive or not self._request_ended or listener.draining:
             if not self._request_ended:
                 listener.stats.downstream_rq_response_before_rq_complete += 1
             self._keep_alive = False
@@ -212,7 +219,7 @@ class DownstreamConnection(asyncio.Protocol):
             end_stream=head.end_stream,
             head_request=self._head_request,
         )
-        listener.stats.responses[head.status // 100] += 1
+        listener.stats.count_response(head.status)
         self._out.append(data)
         if head.end_stream:
             self.flush()
@@ -237,7 +244,7 @@ class DownstreamConnection(asyncio.Protocol):
             self._out = []
             data = out[0] if len(out) == 1 else b"".join(out)
             self._listener.stats.downstream_cx_tx_bytes_total += len(data)
-            self._transport.write(data)
+            self._socket.write(data)
 
     def reset(self) -> None:
         """Cut the response off."""
@@ -249,12 +256,12 @@ class DownstreamConnection(asyncio.Protocol):
     def pause_request(self) -> None:
         """Read no more of the request's body for now."""
         self._listener.stats.downstream_flow_control_paused_reading_total += 1
-        self._disable_read(_BODY)
+        self._socket.disable_read(_BODY)
 
     def resume_request(self) -> None:
         """Go on reading it."""
         self._listener.stats.downstream_flow_control_resumed_reading_total += 1
-        self._enable_read(_BODY)
+        self._socket.enable_read(_BODY)
 
     # Requests
 
@@ -267,13 +274,13 @@ class DownstreamConnection(asyncio.Protocol):
             kind = type(event)
             if kind is RequestHead:
                 if self._exchange is not None or self._write_paused:
-                    self._disable_read(_PIPELINE)
+                    self._socket.disable_read(_PIPELINE)
                     break
                 queue.popleft()
                 self._begin(event)
             elif kind is ProtocolError:
                 if self._exchange is not None and self._request_ended:
-                    self._disable_read(_PIPELINE)
+                    self._socket.disable_read(_PIPELINE)
                     break  # it belongs to the next request, and this one is answered first
                 self._refuse(event)
             else:
@@ -304,17 +311,40 @@ class DownstreamConnection(asyncio.Protocol):
         if not head.keep_alive or head.method == b"CONNECT":
             self._keep_alive = False
         if head.expects_continue and not head.end_stream:
-            self._transport.write(CONTINUE)
+            self._socket.write(CONTINUE)
         prepare_request(head, b"http", listener.random)
+        if head.upgrade and not self._begin_upgrade(head):
+            return
         exchange = self._exchange = Exchange(listener.router, self, head)
-        if head.upgrade:
-            held_back = self._parser.refuse_upgrade()
-            if head.upgrade != b"h2c":  # offered, not demanded: Envoy serves the request as it is
-                stats.downstream_rq_ws_on_non_ws_route += 1
-                exchange.refuse(UPGRADE_REFUSED)
-                return
-            self._queue.extendleft(reversed(held_back))
         exchange.start(listener.virtual_host(head.authority))
+
+    def _begin_upgrade(self, head: RequestHead) -> bool:
+        """Decide what becomes of a request for another protocol; return whether the request goes on."""
+        if head.upgrade == b"websocket" and head.end_stream:
+            self._upgrading = True
+            head.end_stream = self._request_ended = False  # what the client sends from here on is the tunnel's
+            return True
+        upgrade, head.upgrade = head.upgrade, b""
+        self._queue.extendleft(reversed(self._parser.refuse_upgrade()))
+        if upgrade == b"h2c":  # offered, not demanded: Envoy serves the request as it is
+            return True
+        self._listener.stats.downstream_rq_ws_on_non_ws_route += 1
+        exchange = self._exchange = Exchange(self._listener.router, self, head)
+        exchange.refuse(UPGRADE_REFUSED)
+        return False
+
+    def _end_upgrade(self, exchange: Exchange, status: int) -> None:
+        """The host has answered a request for another protocol: a tunnel, or a response like any other."""
+        self._upgrading = False
+        if status == _SWITCHING_PROTOCOLS:
+            self._tunnel = True
+            self._keep_alive = False
+            for data in self._parser.accept_upgrade():
+                exchange.on_request_data(data)
+            exchange.on_request_read_end()
+            return
+        self._request_ended = True
+        self._queue.extend(self._parser.refuse_upgrade())
 
     def _on_response_complete(self) -> None:
         """The response is out (or cut off): close, or go on with the next request."""
@@ -325,7 +355,11 @@ class DownstreamConnection(asyncio.Protocol):
             if listener.on_exchange_end is not None:
                 listener.on_exchange_end(self, exchange)
         if not self._keep_alive:
-            self._close(read_to_end=self._request_ended)
+            self._closing = True
+            if self._request_ended:
+                self._socket.close()
+            else:
+                self._socket.close_gently()
             return
         self._go_on()
 
@@ -333,8 +367,8 @@ class DownstreamConnection(asyncio.Protocol):
         """Serve what waits, or read."""
         if self._queue and not self._pumping:
             self._pump()
-        if self._read_disabled and not self._queue:
-            self._enable_read(self._read_disabled)
+        if not self._queue:
+            self._socket.enable_read(_PIPELINE)
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer what is not HTTP/1.1 as we accept it, and close."""
@@ -362,34 +396,3 @@ class DownstreamConnection(asyncio.Protocol):
         if not self._closing and self._exchange is None:
             self._listener.stats.downstream_rq_header_timeout += 1
             self._answer_and_close(REQUEST_HEADER_TIMEOUT)
-
-    # The connection
-
-    def _close(self, *, read_to_end: bool) -> None:
-        """Close behind what was written; gently if the client may still be sending."""
-        self._closing = True
-        if read_to_end:
-            self._transport.close()
-            return
-        self._enable_read(self._read_disabled)
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        self._listener.router.deadlines.set(self.abort, DELAYED_CLOSE_MS)
-
-    def _disable_read(self, reason: int) -> None:
-        if not self._read_disabled:
-            self._transport.pause_reading()
-        self._read_disabled |= reason
-
-    def _enable_read(self, reasons: int) -> None:
-        if self._read_disabled:
-            self._read_disabled &= ~reasons
-            if not self._read_disabled:
-                self._transport.resume_reading()
-
-
-def _address_text(name: object) -> str:
-    """Return a socket name as `ip:port` or `[v6]:port`."""
-    if not isinstance(name, tuple):
-        return ""
-    return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"

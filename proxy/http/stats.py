@@ -34,6 +34,12 @@ class HttpStats:
 
     responses: dict[int, int] = attrs.field(factory=lambda: dict.fromkeys(_CLASSES, 0))
 
+    def count_response(self, status: int) -> None:
+        """Count a reply; one of 600 or above has no class."""
+        status_class = status // 100
+        if status_class in self.responses:
+            self.responses[status_class] += 1
+
     def reset_counters(self) -> None:
         """Set every counter to 0; gauges stay."""
         for name in _NAMES:

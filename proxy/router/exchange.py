@@ -124,13 +124,13 @@ class Exchange:
     def on_request_data(self, data: bytes) -> None:
         """Take a piece of the request's body."""
         body = self._body
-        if self._ended or self.status or body is None:
+        if self._ended or body is None:
             return  # answered already
         upstream = self._upstream
         encoder = upstream.encoder if upstream is not None else None
         if encoder is not None:
             encoder.encode_data(data)
-            if self._retry is None:
+            if self._retry is None or self.status:
                 return
         body.add(data)
         if self._retry is not None and body.size > REPLAY_LIMIT_BYTES:
@@ -144,7 +144,7 @@ class Exchange:
         self._request_ended = True
         if self._body is not None:
             self._body.end(trailers)
-        if self._ended or self.status or self._route is None:
+        if self._ended or self._route is None:
             return
         self._on_request_complete(self._route)
         if self._upstream is not None and self._upstream.encoder is not None:

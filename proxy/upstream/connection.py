@@ -52,6 +52,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_pool",
         "_request_sent",
         "_transport",
+        "_tunnel",
         "closed",
         "draining",
         "host",
@@ -66,6 +67,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._decoder: ResponseDecoder | None = None
         self._out: list[bytes] = []  # encoded, not yet written: one write for all that one read of the client brings
         self._chunked = False
+        self._tunnel = False
         self._request_sent = True
         self.host = pool.host
         self.closed = False
@@ -85,8 +87,14 @@ class UpstreamConnection(asyncio.Protocol):
         method = head.method
         self._parser.expect(head_request=method == b"HEAD", upgrade=bool(head.upgrade))
         data, self._chunked = encode_request_head(
-            method, head.path, headers, content_length=head.content_length, end_stream=end_stream
+            method,
+            head.path,
+            headers,
+            content_length=head.content_length,
+            end_stream=end_stream,
+            upgrade=head.upgrade,
         )
+        self._tunnel = bool(head.upgrade)
         self._request_sent = end_stream
         self._out.append(data)
         if end_stream:
@@ -102,6 +110,8 @@ class UpstreamConnection(asyncio.Protocol):
         if self._chunked:
             self._out.append(encode_last_chunk(trailers))
         self.flush()
+        if self._tunnel:
+            self._transport.write_eof()
 
     def flush(self) -> None:
         """Write what was encoded since the last write."""
@@ -182,7 +192,7 @@ class UpstreamConnection(asyncio.Protocol):
         if self._parser.end_of_stream():
             self._release(clean=False)
             decoder.on_response_end([])
-        elif self._parser.started:
+        elif self._parser.started and not self._tunnel:
             self._pool.stats.upstream_cx_protocol_error += 1
             self._fail(ResetReason.PROTOCOL_ERROR, "closed in the middle of a response")
 

@@ -6,6 +6,7 @@ connecting, and closes them; it does not choose hosts and charges nobody. Ports 
 """
 
 import asyncio
+import os
 from collections import deque
 
 from proxy.config.cluster_config import ClusterConfig
@@ -180,7 +181,7 @@ class ConnectionPool:
                 ip, _, port = address.rpartition(":")
                 await self.loop.create_connection(connection, ip.strip("[]"), int(port))
         except OSError as error:
-            self._fail_attempt(attempt, ResetReason.CONNECTION_FAILURE, error.strerror or str(error))
+            self._fail_attempt(attempt, ResetReason.CONNECTION_FAILURE, _reason(error))
 
     def on_connect_timeout(self, attempt: ConnectAttempt) -> None:
         """The host did not answer in time."""
@@ -262,3 +263,8 @@ class ConnectionPool:
         self._resources.connections += change
         self.stats.upstream_cx_active += change
         self.host.cx_active += change
+
+
+def _reason(error: OSError) -> str:
+    """Return the operating system's words; asyncio's own loop puts others into `strerror`."""
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
