@@ -17,6 +17,8 @@ import yaml
 from outlier import ConfigError, EnvoyRelease, OutlierError
 from proxy.config.address import Address
 from proxy.config.cluster_config import Locality
+from proxy.config.health_check import HealthCheckRule
+from proxy.config.health_check_reader import read_health_checks
 from proxy.config.node import NodeConfig
 from proxy.config.releases import CURRENT, IstioRelease
 from proxy.logs import LogFormat, LogLevel
@@ -134,6 +136,7 @@ class Option:
 
 
 _OPTION = "option"  # key of a field's metadata
+_HEALTH_CHECKS = "health_checks"
 
 
 def _described(read: Callable[[str], Any], metavar: str, help_text: str, **fields: Any) -> dict[str, Option]:
@@ -275,6 +278,8 @@ class Bootstrap:
         ),
     )
 
+    health_checks: tuple[HealthCheckRule, ...] = ()  # in the bootstrap file only: no text of one line says it
+
     @property
     def node(self) -> NodeConfig:
         """Who this sidecar is, as far as its view of the configuration depends on it.
@@ -288,8 +293,9 @@ class Bootstrap:
 
 
 def options() -> tuple[Option, ...]:
-    """Return every option of `outlier run` but `--bootstrap`, in the order of its help."""
-    described = ((field.name, field.metadata[_OPTION]) for field in attrs.fields(Bootstrap))
+    """Return every option of `outlier run` that has a flag, but `--bootstrap`, in the order of its help."""
+    fields = (field for field in attrs.fields(Bootstrap) if _OPTION in field.metadata)
+    described = ((field.name, field.metadata[_OPTION]) for field in fields)
     return tuple(attrs.evolve(option, field=name, name=option.name or name) for name, option in described)
 
 
@@ -309,6 +315,9 @@ def load_bootstrap(
     """
     values: dict[str, Any] = {}
     from_file = _read_file(file) if file is not None else {}
+    if file is not None and _HEALTH_CHECKS in from_file:
+        checks = read_health_checks(from_file.pop(_HEALTH_CHECKS), f"{file}: {_HEALTH_CHECKS}", file.parent)
+        values[_HEALTH_CHECKS] = checks
     known = {option.name for option in options()}
     for key in from_file:
         if key not in known:
