@@ -112,10 +112,6 @@ class ServiceIndex:
         self._selecting: dict[str, dict[Key, Resource]] = defaultdict(dict)
         self._workloads: dict[str, dict[Key, Resource]] = defaultdict(dict)
 
-    def hosts(self) -> Iterator[str]:
-        """Yield every declared host."""
-        return iter(self._entries)
-
     def update_service(self, old: Resource | None, new: Resource | None) -> list[str]:
         """Replace a ServiceEntry; return the hosts it touched."""
         touched: dict[str, None] = {}

@@ -5,7 +5,6 @@ are not merged.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 
 from proxy.config.host_names import candidates, complete_host
 from proxy.config.node import NodeConfig
@@ -29,10 +28,6 @@ class VirtualServiceIndex:
         self._node = node
         self._default = default_export_to
         self._by_host: dict[str, dict[Key, Resource]] = defaultdict(dict)
-
-    def hosts(self) -> Iterator[str]:
-        """Yield every host that a VirtualService names, wildcards among them."""
-        return iter(self._by_host)
 
     def update(self, old: Resource | None, new: Resource | None) -> list[str]:
         """Replace a VirtualService; return the hosts it names or named."""

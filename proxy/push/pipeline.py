@@ -92,11 +92,6 @@ class ConfigPipeline:
         return self._builder.snapshot
 
     @property
-    def store(self) -> Store:
-        """The resources behind the snapshot."""
-        return self._store
-
-    @property
     def builder(self) -> SnapshotBuilder:
         """The indexes behind the snapshot, for `outlier explain`."""
         return self._builder

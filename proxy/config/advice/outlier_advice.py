@@ -63,6 +63,9 @@ def _block_advice(
                 "'no healthy upstream'; a minHealthPercent above 0 keeps sending to all of them below that share"
             ),
         )
+    seen_percent = int(block.min_health_percent / 100 * 100)
+    if seen_percent != block.min_health_percent and release.panic is not Panic.NEVER:
+        yield "minHealthPercent", f"Envoy loses one percent in binary fractions and reads {seen_percent} (kept)"
     codes = block.outlier_detection_http_error_codes
     if codes and not release.error_codes:
         yield "outlierDetectionHttpErrorCodes", f"Istio {release} does not know the field; 5xx codes are the errors"
@@ -114,6 +117,13 @@ def _local_origin(block: Block, *, zero: bool) -> Iterator[tuple[str, str]]:
             "splitExternalLocalOriginErrors",
             "without consecutiveLocalOriginFailures Envoy's 5 in a row eject, always",
         )
+    yield (
+        "splitExternalLocalOriginErrors",
+        (
+            "timeouts never add up to an ejection: each attempt first counts as a successful connect (Envoy's behaviour, "
+            "kept); only connects that fail do"
+        ),
+    )
 
 
 def _counts(block: Block, detection: OutlierDetection, release: IstioRelease) -> Iterator[tuple[str, str]]:
