@@ -1,0 +1,1 @@
+"""MCP, and MCP over xDS: configuration from servers, as their client and as their server."""
