@@ -1,0 +1,42 @@
+"""The last requests of a sink, for people.
+
+Ports `RecentRequestsJournal` (Istio 1.4, pkg/mcp/sink/journal.go).
+"""
+
+from collections import deque
+
+import attrs
+
+from proxy.mcp.messages import Status
+
+CAPACITY = 32
+
+
+@attrs.frozen(kw_only=True)
+class JournalEntry:
+    """One request: when (wall clock), for what, answering which nonce, and why it refused; None for an ACK."""
+
+    time_ms: int
+    collection: str
+    nonce: str
+    error: Status | None
+
+    @property
+    def acked(self) -> bool:
+        """Whether nothing was refused; a first request counts as acknowledging."""
+        return self.error is None
+
+
+class Journal:
+    """A ring of the last `CAPACITY` requests."""
+
+    def __init__(self) -> None:
+        self._entries: deque[JournalEntry] = deque(maxlen=CAPACITY)
+
+    def record(self, entry: JournalEntry) -> None:
+        """Add an entry; the oldest goes when the ring is full."""
+        self._entries.append(entry)
+
+    def entries(self) -> tuple[JournalEntry, ...]:
+        """Return the entries, oldest first."""
+        return tuple(self._entries)
