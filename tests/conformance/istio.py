@@ -1,4 +1,4 @@
-"""The family `istio`: what Istio accepts, how it converts and what it selects."""
+"""The family `istio`: what Istio accepts, how it converts, what it selects and how it is fed."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -10,7 +10,10 @@ from tests.conformance.istio_locality import run_locality
 from tests.conformance.istio_route import run_route
 from tests.conformance.istio_select import run_duration, run_merge, run_select
 from tests.conformance.istio_validation import run_validation
-from tests.conformance.runner import Case, Family, Skipped
+from tests.conformance.mcp import run_mcp
+from tests.conformance.mcp_xds import run_mcp_xds
+from tests.conformance.propagation import run_propagation
+from tests.conformance.runner import Case, Family
 
 Run = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
 
@@ -18,18 +21,16 @@ _KINDS: Mapping[str, Run] = {
     "cluster": run_cluster,
     "duration": run_duration,
     "locality": run_locality,
+    "mcp": run_mcp,
+    "mcp_xds": run_mcp_xds,
     "merge": run_merge,
     "outlier": run_outlier,
     "outlier_history": run_outlier_history,
+    "propagation": run_propagation,
     "route": run_route,
     "select": run_select,
     "validation": run_validation,
 }
-_OTHER_KINDS = frozenset({"mcp", "mcp_xds", "propagation"})
-
-
-def _skip(case: Mapping[str, Any], _document: Mapping[str, Any]) -> None:
-    raise Skipped(f"{case['id']}: the feed is not conformance-tested here")
 
 
 def _kind(document: Any) -> str:
@@ -38,13 +39,13 @@ def _kind(document: Any) -> str:
 
 
 def _cases(_path: Path, document: Any) -> Iterator[Case]:
-    run = _KINDS.get(_kind(document), _skip)
+    run = _KINDS[_kind(document)]
     for case in document["cases"]:
         yield Case(case["id"], partial(run, case, document))
 
 
 FAMILY = Family(
     name="istio",
-    recognises=lambda document: _kind(document) in _KINDS.keys() | _OTHER_KINDS,
+    recognises=lambda document: _kind(document) in _KINDS,
     cases=_cases,
 )
