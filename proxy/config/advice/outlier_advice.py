@@ -120,8 +120,8 @@ def _local_origin(block: Block, *, zero: bool) -> Iterator[tuple[str, str]]:
     yield (
         "splitExternalLocalOriginErrors",
         (
-            "timeouts never add up to an ejection: each attempt first counts as a successful connect (Envoy's behaviour, "
-            "kept); only connects that fail do"
+            "timeouts never add up to an ejection: each attempt first counts as a successful connect "
+            "(Envoy's behaviour, kept); only connects that fail do"
         ),
     )
 
