@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import struct
 from typing import Self, cast
 
 import attrs
@@ -108,6 +109,11 @@ class Client:
     def abort(self) -> None:
         """Go away at once."""
         cast("asyncio.Transport", self.writer.transport).abort()
+
+    def reset(self) -> None:
+        """Go away at once, with RST."""
+        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.abort()
 
     async def _head(self) -> tuple[int, str, list[tuple[str, str]]]:
         data = await self.reader.readuntil(b"\r\n\r\n")
