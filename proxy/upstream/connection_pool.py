@@ -11,13 +11,12 @@ from collections import deque
 
 from proxy.config.cluster_config import ClusterConfig
 from proxy.deadlines import Deadlines
+from proxy.upstream.connecting import connect
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.host import Host
 from proxy.upstream.resource_manager import ResourceManager
 from proxy.upstream.stats import ClusterStats
 from proxy.upstream.stream import PoolClient, ResetReason
-
-_UNIX = "unix://"
 
 
 class ConnectAttempt:
@@ -169,17 +168,8 @@ class ConnectionPool:
 
     async def open(self, attempt: ConnectAttempt) -> None:
         """Open one connection; it, or the failure, is reported to the pool."""
-        address = self.host.address
-
-        def connection() -> UpstreamConnection:
-            return UpstreamConnection(self, attempt)
-
         try:
-            if address.startswith(_UNIX):
-                await self.loop.create_unix_connection(connection, address.removeprefix(_UNIX))
-            else:
-                ip, _, port = address.rpartition(":")
-                await self.loop.create_connection(connection, ip.strip("[]"), int(port))
+            await connect(self.loop, lambda: UpstreamConnection(self, attempt), self.host.address)
         except OSError as error:
             self._fail_attempt(attempt, ResetReason.CONNECTION_FAILURE, _reason(error))
 
