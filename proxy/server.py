@@ -19,9 +19,11 @@ from proxy.admin.application import create_admin
 from proxy.admin.context import AdminContext, ListenerStatus, ServerState
 from proxy.cluster.cluster import Environment
 from proxy.cluster.cluster_manager import ClusterManager
+from proxy.cluster.health_check_events import HealthCheckEvents
 from proxy.cluster.time_source import LoopTime
 from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap
+from proxy.config.health_check import HealthCheckRules
 from proxy.config.snapshot import EMPTY_SNAPSHOT, ConfigSnapshot
 from proxy.deadlines import Deadlines
 from proxy.errors import ListenError
@@ -76,6 +78,7 @@ class Server:
         self._event_log = LogFile(bootstrap.event_log) if bootstrap.event_log is not None else None
         self._access_log = LogFile(bootstrap.access_log) if bootstrap.access_log is not None else None
         self._outlier_events = OutlierEvents(self._event_log)
+        self._health_check_events = HealthCheckEvents(bootstrap.health_checks)
         self.cluster_manager = ClusterManager(
             Environment(
                 loop=self._loop,
@@ -85,6 +88,8 @@ class Server:
                 release=bootstrap.envoy_release,
                 runtime=self.runtime,
                 on_event=self._on_outlier_event,
+                health_checks=HealthCheckRules(bootstrap.health_checks),
+                health_check_events=self._health_check_events,
             ),
             self.stats_store,
         )
@@ -169,9 +174,8 @@ class Server:
         if self._admin is not None:
             await self._admin.cleanup()
             self._admin = None
-        for file in (self._event_log, self._access_log):
-            if file is not None:
-                file.close()
+        for file in self._log_files():
+            file.close()
 
     def ready_line(self) -> dict[str, object]:
         """Return where the sidecar listens, for the first line of its output."""
@@ -187,14 +191,17 @@ class Server:
 
     def reopen_logs(self) -> None:
         """Open the log files again by name: somebody has renamed them."""
-        for file in (self._event_log, self._access_log):
-            if file is not None:
-                try:
-                    file.reopen()
-                except LogFileError as exc:
-                    log.warning("server.log_not_reopened", error=str(exc))
+        for file in self._log_files():
+            try:
+                file.reopen()
+            except LogFileError as exc:
+                log.warning("server.log_not_reopened", error=str(exc))
 
     # Own
+
+    def _log_files(self) -> Iterator[LogFile]:
+        yield from (file for file in (self._event_log, self._access_log) if file is not None)
+        yield from self._health_check_events.files
 
     def _make_listeners(self) -> dict[str, Listener]:
         on_exchange_end = AccessLog(self._access_log, self._time_source) if self._access_log is not None else None

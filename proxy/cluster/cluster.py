@@ -6,7 +6,8 @@ Ports the assembly in `ClusterImplBase` and `ClusterManagerImpl` (Envoy, source/
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import attrs
 
@@ -23,17 +24,21 @@ from outlier import (
     TimeSource,
 )
 from outlier.reporting import report_response
+from proxy.cluster.health_check_events import HealthCheckEvents
 from proxy.cluster.outlier_driver import OutlierDriver
 from proxy.codec.headers import get_header
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
-from proxy.config.cluster_config import ClusterConfig, Endpoint
+from proxy.config.cluster_config import ClusterConfig, ClusterType, Endpoint
+from proxy.config.health_check import HealthCheckRules
 from proxy.deadlines import Deadlines
 from proxy.load_balancer import LoadBalancer, create_load_balancer
 from proxy.load_balancer.hash_load_balancer import HashLoadBalancer
 from proxy.load_balancer.original_destination import CLEANUP_INTERVAL_MS, OriginalDestination
+from proxy.load_balancer.scheduled_load_balancer import ScheduledLoadBalancer
 from proxy.upstream.connection import DEGRADED, GRPC_STATUS
 from proxy.upstream.connection_pool import ConnectionPool
+from proxy.upstream.health_checker import Checked, HealthChecker
 from proxy.upstream.host import HealthFlag, Host
 from proxy.upstream.priority_set import PrioritySet
 from proxy.upstream.resource_manager import ResourceManager
@@ -51,6 +56,8 @@ class Environment:
     release: EnvoyRelease
     runtime: Runtime
     on_event: Callable[[EjectionEvent], None]
+    health_checks: HealthCheckRules = attrs.field(factory=HealthCheckRules)
+    health_check_events: HealthCheckEvents = attrs.field(factory=HealthCheckEvents)
 
 
 class Cluster:
@@ -70,7 +77,8 @@ class Cluster:
         self._hosts_by_monitor: dict[HostMonitor, Host] = {}
         self._cleanup: asyncio.TimerHandle | None = None
         self._stopped = False
-        self._update_hosts(config)
+        self.health_checker = self._create_health_checker(config)
+        self._update_hosts(config.endpoints)
         self._update_detector(config.outlier_detection)
         self.load_balancer: LoadBalancer = self._create_load_balancer()
 
@@ -89,8 +97,10 @@ class Cluster:
         self._error_matcher = _error_matcher(config)
         if config.outlier_detection != old.outlier_detection:
             self._update_detector(config.outlier_detection)
+        if config.type is not old.type and ClusterType.ORIGINAL_DST in {config.type, old.type}:
+            self._update_hosts(())  # hosts that requests have named are nobody's endpoints
         if config.endpoints != old.endpoints or config.type is not old.type:
-            self._update_hosts(config)
+            self._update_hosts(config.endpoints)
         for host in self.hosts:
             if host.pool is not None:
                 host.pool.config = config
@@ -99,7 +109,9 @@ class Cluster:
             self.load_balancer = self._create_load_balancer()
 
     async def wait_initialized(self) -> None:
-        """Return once the cluster can serve as it will go on to: the balancer's table is built."""
+        """Return once the cluster can serve as it will go on to: its hosts are checked, its table is built."""
+        if self.health_checker is not None:
+            await self.health_checker.wait_all_checked()
         # Every turn of the loop builds a step of the table.
         while isinstance(self.load_balancer, HashLoadBalancer) and self.load_balancer.building:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -123,6 +135,8 @@ class Cluster:
         self.stats.reset_counters()
         if self.detector is not None:
             self.detector.stats.reset_counters()
+        if self.health_checker is not None:
+            self.health_checker.stats.reset_counters()
 
     def report_response(self, monitor: HostMonitor, request: RequestHead, head: ResponseHead) -> None:
         """Tell a host's monitor what its response head means."""
@@ -137,6 +151,8 @@ class Cluster:
             return
         self._stopped = True
         self.load_balancer.close()
+        if self.health_checker is not None:
+            self.health_checker.close()
         self._stop_detector()
         if self._cleanup is not None:
             self._cleanup.cancel()
@@ -158,11 +174,11 @@ class Cluster:
 
     # Hosts
 
-    def _update_hosts(self, config: ClusterConfig) -> None:
+    def _update_hosts(self, endpoints: Iterable[Endpoint]) -> None:
         """Match the endpoints with the hosts by address; a host that stays takes the endpoint's new attributes."""
         known = {host.address: host for host in self.hosts}
         hosts: dict[str, Host] = {}
-        for endpoint in config.endpoints:
+        for endpoint in endpoints:
             if endpoint.address in hosts:
                 continue  # the same address twice is one host, the first
             host = known.pop(endpoint.address, None)
@@ -187,9 +203,13 @@ class Cluster:
         )
         if self.detector is not None:
             self._monitor(self.detector, host)
+        if self.health_checker is not None and self.config.type is not ClusterType.ORIGINAL_DST:
+            self.health_checker.add_host(host)
         return host
 
     def _remove_host(self, host: Host) -> None:
+        if self.health_checker is not None:
+            self.health_checker.remove_host(host)
         if self.detector is not None:
             del self._hosts_by_monitor[host.monitor]
             self.detector.remove_host(host.monitor)
@@ -206,6 +226,37 @@ class Cluster:
             for host in self.load_balancer.remove_unused():
                 self._remove_host(host)
             self._arm_cleanup()
+
+    # Active health checks
+
+    def _create_health_checker(self, config: ClusterConfig) -> HealthChecker | None:
+        environment = self._environment
+        settings = environment.health_checks.find(config.service_host, config.port)
+        if settings is None:
+            return None
+        return HealthChecker(
+            settings,
+            cluster_name=self.name,
+            loop=environment.loop,
+            time_source=environment.time_source,
+            random=environment.random,
+            has_traffic=lambda: self.stats.upstream_cx_total > 0,
+            on_check=self._on_check,
+            on_event=partial(environment.health_check_events.write, settings.event_log_path),
+        )
+
+    def _on_check(self, checked: Checked) -> None:
+        """Carry a result to the balancer, the connections and the detector, in this order, as in Envoy."""
+        host = checked.host
+        if checked.recovered and isinstance(self.load_balancer, ScheduledLoadBalancer):
+            self.load_balancer.on_active_health_check_passed(host)
+        failed = host.has_flag(HealthFlag.FAILED_ACTIVE_HC)
+        if checked.changed:
+            self.priority_set.refresh_health(host.priority)
+            if failed and host.pool is not None:
+                host.pool.drain()
+        if self.detector is not None:
+            self.detector.on_active_health_check(host.monitor, healthy=checked.passed, failed_active_hc=failed)
 
     # Outlier detection
 
@@ -228,6 +279,7 @@ class Cluster:
             random=environment.random,
             release=environment.release,
             runtime=environment.runtime,
+            active_health_checker=self.health_checker is not None,
             on_event=environment.on_event,
             on_change=self._on_outlier_change,
         )

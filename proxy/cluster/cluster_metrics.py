@@ -48,6 +48,9 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
     if cluster.detector is not None:
         for name, value, is_gauge in cluster.detector.stats.items():
             yield metric(f"outlier_detection.{name}", value, _GAUGE if is_gauge else _COUNTER)
+    if cluster.health_checker is not None:
+        for name, value, is_gauge in cluster.health_checker.stats.items():
+            yield metric(f"health_check.{name}", value, _GAUGE if is_gauge else _COUNTER)
     yield metric("upstream_cx_connect_ms", stats.connect_time_ms, _HISTOGRAM)
     yield metric("upstream_rq_time", stats.request_time_ms, _HISTOGRAM)
 

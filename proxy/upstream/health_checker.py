@@ -87,9 +87,11 @@ class HealthChecker:
         check.start()
 
     def remove_host(self, host: Host) -> None:
-        """Check a host no more."""
-        self._checks.pop(host).end()
-        self.note_first_check(host)
+        """Check a host no more; nothing happens if it is not checked."""
+        check = self._checks.pop(host, None)
+        if check is not None:
+            check.end()
+            self.note_first_check(host)
 
     def close(self) -> None:
         """Check nobody any more; the hosts keep their flags."""

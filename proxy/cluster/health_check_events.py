@@ -1,0 +1,54 @@
+"""Where the events of active health checks go: Envoy's event log files, and the sidecar's own log."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import structlog
+
+from proxy.config.health_check import HealthCheckRule
+from proxy.log_file import LogFile
+from proxy.upstream.health_checker_events import HealthCheckEvent
+from proxy.upstream.health_checker_session import EventKind
+
+log = structlog.get_logger()
+
+_MESSAGES = {
+    EventKind.EJECT_UNHEALTHY: "health_check.host_failed",
+    EventKind.ADD_HEALTHY: "health_check.host_passed",
+    EventKind.FAILURE: "health_check.check_failed",
+    EventKind.DEGRADED: "health_check.host_degraded",
+    EventKind.NO_LONGER_DEGRADED: "health_check.host_undegraded",
+    EventKind.SUCCESS: "health_check.check_passed",
+}
+# A host that goes out asks a person to look; single checks are for who looks closely.
+_LEVELS = {EventKind.EJECT_UNHEALTHY: "warning", EventKind.FAILURE: "debug", EventKind.SUCCESS: "debug"}
+
+
+class HealthCheckEvents:
+    """Takes the events of all clusters.
+
+    Args:
+        rules: Whose health checks name files; each file is opened once.
+
+    Raises:
+        LogFileError: A file cannot be opened.
+    """
+
+    def __init__(self, rules: Iterable[HealthCheckRule] = ()) -> None:
+        paths = {rule.health_check.event_log_path for rule in rules}
+        self._files = {path: LogFile(path) for path in sorted(path for path in paths if path is not None)}
+
+    @property
+    def files(self) -> tuple[LogFile, ...]:
+        """The files, to be closed or opened again with the others."""
+        return tuple(self._files.values())
+
+    def write(self, path: Path | None, event: HealthCheckEvent) -> None:
+        """Write one event; `path` is the file that its health check names."""
+        if path is not None:
+            self._files[path].write_line(event.to_json())
+        incident = event.incident
+        facts = {"cluster_name": event.cluster_name, "upstream_url": event.address}
+        if incident.failure is not None:
+            facts["failure_type"] = incident.failure.value
+        getattr(log, _LEVELS.get(incident.kind, "info"))(_MESSAGES[incident.kind], **facts)
