@@ -6,6 +6,7 @@ from proxy.codec.headers import get_header
 from proxy.codec.http1_request import RequestHead
 from proxy.load_balancer import PreviousPriorities
 from proxy.router.retry_state import RetryState
+from proxy.router.route import ReadyRoute
 from proxy.router.router import ResponseEncoder
 from proxy.upstream.host import Host
 
@@ -47,6 +48,17 @@ class RequestView:
     def local_address(self) -> str:
         """Where the client has connected to."""
         return self._encoder.local_address
+
+
+def make_context(
+    route: ReadyRoute, head: RequestHead, encoder: ResponseEncoder, retry: RetryState | None
+) -> "tuple[BalancerContext, tuple[bytes, ...]]":
+    """Return what the balancer needs beyond chance, and the cookies that hashing made for the response."""
+    destination = head.authority.decode("latin-1")
+    if route.hash_policies is None:
+        return BalancerContext(None, destination, retry), ()
+    evaluated = route.hash_policies.evaluate(RequestView(head, encoder))
+    return BalancerContext(evaluated.hash, destination, retry), evaluated.set_cookies
 
 
 class BalancerContext:

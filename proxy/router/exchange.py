@@ -11,23 +11,16 @@ from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.cluster_config import ClusterType
 from proxy.response_flags import ResponseFlag
-from proxy.router.balancer_context import BalancerContext, RequestView
-from proxy.router.local_reply import (
-    ABSOLUTE_PATH_REJECTED,
-    NO_CLUSTER,
-    NO_HEALTHY_UPSTREAM,
-    NO_ROUTE,
-    PER_TRY_TIMEOUT,
-    RESET_FLAGS,
-    ROUTE_TIMEOUT,
-    LocalReply,
-    reset_details,
-    upstream_reset,
-)
+from proxy.router import local_reply
+from proxy.router.balancer_context import BalancerContext, make_context
+from proxy.router.local_reply import LocalReply
+from proxy.router.mirror import mirrored_head
+from proxy.router.mirrored import DeafClient
 from proxy.router.request_body import BUFFER_HIGH_WATER_BYTES, REPLAY_LIMIT_BYTES, RequestBody
 from proxy.router.response_headers import prepare_response
 from proxy.router.retry_state import Decision, RetryState
 from proxy.router.route import ReadyRoute, ReadyVirtualHost
+from proxy.router.route_filters import RouteFilters, local_reply_head
 from proxy.router.router import ResponseEncoder, Router
 from proxy.router.upstream_request import UpstreamRequest
 from proxy.upstream.host import Host
@@ -47,50 +40,31 @@ class Exchange:
     without a route.
     """
 
-    __slots__ = (
-        "_backoff_ms",
-        "_body",
-        "_context",
-        "_ended",
-        "_request_complete_at",
-        "_request_ended",
-        "_request_paused",
-        "_retry",
-        "_route",
-        "_router",
-        "_set_cookies",
-        "_upstream",
-        "attempts",
-        "cluster",
-        "details",
-        "encoder",
-        "flags",
-        "head",
-        "host",
-        "status",
-    )
+    # Defaults of the class: most exchanges never write most of them, and creating one is on every request's way.
+    cluster: Cluster | None = None
+    host: Host | None = None
+    status = 0
+    flags: tuple[ResponseFlag, ...] = ()
+    details = ""
+    attempts = 0
+    _route: ReadyRoute | None = None
+    _filters: RouteFilters | None = None
+    _mirrors: "tuple[Exchange, ...]" = ()
+    _upstream: UpstreamRequest | None = None
+    _retry: RetryState | None = None
+    _context: BalancerContext | None = None
+    _set_cookies: tuple[bytes, ...] = ()
+    _backoff_ms: int | None = None  # the wait before the next attempt, while it lasts
+    _request_complete_at = 0.0
+    _request_paused = False
+    _ended = False
 
     def __init__(self, router: Router, encoder: ResponseEncoder, head: RequestHead) -> None:
         self._router = router
         self.encoder = encoder
         self.head = head
-        self.cluster: Cluster | None = None
-        self.host: Host | None = None
-        self.status = 0
-        self.flags: tuple[ResponseFlag, ...] = ()
-        self.details = ""
-        self.attempts = 0
-        self._route: ReadyRoute | None = None
-        self._upstream: UpstreamRequest | None = None
-        self._retry: RetryState | None = None
-        self._context: BalancerContext | None = None
-        self._backoff_ms: int | None = None  # the wait before the next attempt, while it lasts
-        self._ended = False
         self._request_ended = head.end_stream
-        self._request_complete_at = 0.0
-        self._request_paused = False
         self._body = None if head.end_stream else RequestBody()
-        self._set_cookies: tuple[bytes, ...] = ()
 
     # From the client
 
@@ -99,30 +73,44 @@ class Exchange:
         router = self._router
         head = self.head
         if head.path[:1] != b"/" and head.method != b"CONNECT":
-            self._reply(ABSOLUTE_PATH_REJECTED)  # `OPTIONS *`: nothing that a route could match
+            self.reply(local_reply.ABSOLUTE_PATH_REJECTED)  # `OPTIONS *`: nothing that a route could match
             return
         route = virtual_host.select(head) if virtual_host is not None and head.method != b"CONNECT" else None
         if route is None:
             router.no_route += 1
-            self._reply(NO_ROUTE)
+            self.reply(local_reply.NO_ROUTE)
             return
-        self._route = route
-        cluster = router.clusters.get(route.cluster)
+        if route.only_cluster is not None:
+            self.forward(route, route.only_cluster)
+            return
+        self._filters = RouteFilters(route, router, self)
+        self._filters.start()
+
+    def forward(self, route: ReadyRoute, cluster_name: str) -> None:
+        """Start the first attempt in a cluster; what the route does before that is done."""
+        router = self._router
+        cluster = router.clusters.get(cluster_name)
         if cluster is None:
             router.no_cluster += 1
-            self._reply(NO_CLUSTER)
+            self.reply(local_reply.NO_CLUSTER)
             return
+        self._route = route
         self.cluster = cluster
         if self._request_ended:
             self._on_request_complete(route)
+        if self._filters is not None:
+            self._filters.edit_request()
+            self._start_mirrors(self._filters.mirror_clusters(), route)
         if route.retry_rules is not None:
             self._retry = RetryState(route.retry_rules, cluster.resources, cluster.stats, router.random)
         if route.hash_policies is not None or cluster.config.type is ClusterType.ORIGINAL_DST:
-            self._make_context(route)
+            self._context, self._set_cookies = make_context(route, self.head, self.encoder, self._retry)
         self._start_attempt(cluster)
 
     def on_request_data(self, data: bytes) -> None:
         """Take a piece of the request's body."""
+        for mirror in self._mirrors:
+            mirror.on_request_data(data)
         body = self._body
         if self._ended or body is None:
             return  # answered already
@@ -141,6 +129,8 @@ class Exchange:
 
     def on_request_end(self, trailers: HeaderList) -> None:
         """The request is complete."""
+        for mirror in self._mirrors:
+            mirror.on_request_end(trailers)
         self._request_ended = True
         if self._body is not None:
             self._body.end(trailers)
@@ -176,7 +166,7 @@ class Exchange:
         """Answer what cannot be served; if the response has begun, cut it off."""
         self._cancel_attempt()
         if not self.status:
-            self._reply(reply)
+            self.reply(reply)
             return
         self._cut_off(reply.flag, reply.details)
 
@@ -228,6 +218,8 @@ class Exchange:
         self.details = "via_upstream"
         cluster.stats.count_response(status)
         prepare_response(head, self._elapsed_ms(), self._set_cookies)
+        if self._filters is not None:
+            self._filters.edit_response(head)
         self.encoder.encode_headers(head)
         if head.end_stream:
             self._finish()
@@ -241,11 +233,11 @@ class Exchange:
         """The attempt is lost: try again, reply, or cut the response off where it stands."""
         self._upstream = None
         if self.status:
-            self._cut_off(RESET_FLAGS[reason], reset_details("upstream_reset_after_response_started", reason))
+            self._cut_off(*local_reply.reset_after_start(reason))
             return
         retry = self._retry
         if retry is None or not self._try_again(retry, retriable=retry.rules.retries_reset(reason)):
-            self._reply(upstream_reset(reason, retried=self.attempts > 1, transport_failure=detail))
+            self.reply(local_reply.upstream_reset(reason, retried=self.attempts > 1, transport_failure=detail))
 
     def on_per_try_timeout(self) -> None:
         """The attempt's own time is up before response headers."""
@@ -254,7 +246,7 @@ class Exchange:
         self._upstream = None
         retry = self._retry
         if retry is None or not self._try_again(retry, retriable=retry.rules.retries_timeout()):
-            self._reply(PER_TRY_TIMEOUT)
+            self.reply(local_reply.PER_TRY_TIMEOUT)
 
     # Attempts
 
@@ -263,7 +255,7 @@ class Exchange:
         host = cluster.load_balancer.choose_host(self._context)
         if host is None:
             cluster.stats.upstream_cx_none_healthy += 1
-            self._reply(NO_HEALTHY_UPSTREAM)
+            self.reply(local_reply.NO_HEALTHY_UPSTREAM)
             return
         self.host = host
         if self._retry is not None:
@@ -286,8 +278,8 @@ class Exchange:
         return False
 
     def _wait_for_retry(self, retry: RetryState) -> None:
-        if self._context is None:
-            self._make_context(self._route)
+        if self._context is None and self._route is not None:
+            self._context, _ = make_context(self._route, self.head, self.encoder, retry)
         self._backoff_ms = retry.backoff_ms()
         self._router.deadlines.set(self._on_backoff_end, self._backoff_ms)
 
@@ -316,14 +308,14 @@ class Exchange:
             self._request_paused = False
             self.encoder.resume_request()
 
-    def _make_context(self, route: ReadyRoute | None) -> None:
-        """Prepare what the balancer needs beyond chance: the hash, what was tried, the address asked for."""
-        request_hash = None
-        if route is not None and route.hash_policies is not None:
-            evaluated = route.hash_policies.evaluate(RequestView(self.head, self.encoder))
-            request_hash = evaluated.hash
-            self._set_cookies = evaluated.set_cookies
-        self._context = BalancerContext(request_hash, self.head.authority.decode("latin-1"), self._retry)
+    def _start_mirrors(self, cluster_names: list[str], route: ReadyRoute) -> None:
+        """Send copies of the request; one to a cluster that is not there is dropped."""
+        own_address = self.encoder.local_address.rpartition(":")[0].encode("latin-1")
+        for name in cluster_names:
+            if name in self._router.clusters:
+                mirror = Exchange(self._router, DeafClient(), mirrored_head(self.head, self.head.headers, own_address))
+                self._mirrors = (*self._mirrors, mirror)
+                mirror.forward(route.without_retries, name)
 
     # Time
 
@@ -353,25 +345,29 @@ class Exchange:
             upstream.time_out(responding=self.status != 0)
         self.flags = ()
         if self.status:
-            self._cut_off(ROUTE_TIMEOUT.flag, ROUTE_TIMEOUT.details)
+            self._cut_off(local_reply.ROUTE_TIMEOUT.flag, local_reply.ROUTE_TIMEOUT.details)
         else:
-            self._reply(ROUTE_TIMEOUT)
+            self.reply(local_reply.ROUTE_TIMEOUT)
 
     # The end
 
-    def _reply(self, reply: LocalReply) -> None:
-        """Answer the client ourselves."""
-        self.status = reply.status
+    def reply(self, reply: LocalReply, first: HeaderList | None = None, *, grpc_status: int | None = None) -> None:
+        """Answer the client ourselves; `first` are lines before all others."""
         if reply.flag is not None:
             self.flags = (*self.flags, reply.flag)
-        self.details = reply.details
         if self.cluster is not None:
             self.cluster.stats.count_response(reply.status)
-        head = reply.head(head_request=self.head.method == b"HEAD")
+        head = local_reply_head(reply, self, self._filters, first or [], grpc_status)
+        self.reply_head(head, reply.details, reply.body)
+
+    def reply_head(self, head: ResponseHead, details: str, body: bytes = b"") -> None:
+        """Answer the client ourselves, with this very head; `body` is sent unless the head ends the response."""
+        self.status = head.status
+        self.details = details
         self._end()
         self.encoder.encode_headers(head)
         if not head.end_stream:
-            self.encoder.encode_data(reply.body)
+            self.encoder.encode_data(body)
             self.encoder.encode_end([])
 
     def _cut_off(self, flag: ResponseFlag | None, details: str) -> None:
@@ -391,6 +387,9 @@ class Exchange:
 
     def _end(self) -> None:
         self._ended = True
+        if self._filters is not None:
+            self._filters.cancel()
+            self.flags = (*self.flags, *self._filters.flags)
         route = self._route
         if route is not None and route.timeout_ms:
             self._router.deadlines.clear(self._on_route_timeout, route.timeout_ms)

@@ -70,6 +70,11 @@ def upstream_reset(reason: ResetReason, *, retried: bool = False, transport_fail
     )
 
 
+def reset_after_start(reason: ResetReason) -> tuple[ResponseFlag, str]:
+    """Return flag and details of a response that was cut off by a reset."""
+    return RESET_FLAGS[reason], reset_details("upstream_reset_after_response_started", reason)
+
+
 def reset_details(event: str, reason: ResetReason, transport_failure: str = "") -> str:
     """Return Envoy's response code details of a reset: `event{reason|transport failure}`, blanks as underscores."""
     text = reason.value

@@ -2,27 +2,73 @@
 
 from collections.abc import Callable
 
+import attrs
+
 from proxy.codec.http1_request import RequestHead
 from proxy.config.route_config import Route, VirtualHost
 from proxy.load_balancer.hash_policy import HashPolicies
+from proxy.router.cors import compile_cors
+from proxy.router.fault import compile_abort
+from proxy.router.redirect import compile_direct_reply
 from proxy.router.retry_state import RetryRules
+from proxy.router.rewrite import compile_rewrite
 from proxy.router.route_match import compile_match
+from proxy.router.weighted_clusters import WeightedClusters
 
 
 class ReadyRoute:
-    """One route. `hash_policies` and `retry_rules` are None where it has none; timeouts of 0 mean none."""
+    """One route; parts that it has not are None, timeouts that it has not are 0.
 
-    __slots__ = ("cluster", "config", "hash_policies", "matches", "per_try_timeout_ms", "retry_rules", "timeout_ms")
+    `only_cluster` is the cluster of a route that does nothing but forward to it: no draw among clusters, no filter.
+    """
+
+    __slots__ = (
+        "abort",
+        "clusters",
+        "config",
+        "cors",
+        "direct_reply",
+        "fault",
+        "hash_policies",
+        "matches",
+        "mirrors",
+        "only_cluster",
+        "per_try_timeout_ms",
+        "retry_rules",
+        "rewrite",
+        "timeout_ms",
+    )
 
     def __init__(self, config: Route) -> None:
         action = config.action
+        retry = action.retry
         self.config = config
         self.matches: Callable[[RequestHead], bool] | None = compile_match(config.match)
-        self.cluster = action.cluster
         self.timeout_ms = action.timeout_ms
-        self.per_try_timeout_ms = action.retry.per_try_timeout_ms or 0 if action.retry is not None else 0
+        self.per_try_timeout_ms = 0 if retry is None else retry.per_try_timeout_ms or 0
+        self.retry_rules = None if retry is None else RetryRules(retry)
         self.hash_policies = HashPolicies(action.hash_policy) if action.hash_policy else None
-        self.retry_rules = RetryRules(action.retry) if action.retry is not None else None
+        self.fault = config.fault
+        self.abort = None if config.fault is None else compile_abort(config.fault)
+        self.cors = compile_cors(action.cors)
+        self.direct_reply = compile_direct_reply(config)
+        self.rewrite = compile_rewrite(config.match.path, action)
+        self.mirrors = action.mirrors
+        self.clusters = None if self.direct_reply is not None else WeightedClusters(config)
+        self.only_cluster = self._only_cluster()
+
+    @property
+    def without_retries(self) -> "ReadyRoute":
+        """The timeouts and the hash of this route, for one attempt: what a mirrored request gets."""
+        action = attrs.evolve(self.config.action, retry=None, mirrors=(), prefix_rewrite="", regex_rewrite=None)
+        return ReadyRoute(Route(action=attrs.evolve(action, host_rewrite="", cors=None)))
+
+    def _only_cluster(self) -> str | None:
+        filters = (self.fault, self.cors, self.direct_reply, self.rewrite, self.mirrors or None)
+        only = self.clusters.only if self.clusters is not None else None
+        if only is None or only.request_edits or only.response_edits or any(each is not None for each in filters):
+            return None
+        return only.cluster
 
 
 class ReadyVirtualHost:
