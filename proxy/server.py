@@ -8,18 +8,19 @@ import asyncio
 import contextlib
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import structlog
 from aiohttp import web
 
-from outlier import EjectionEvent, Runtime, TimeSource
+from outlier import Detector, EjectionEvent, Runtime, TimeSource
 from proxy.admin.application import create_admin
 from proxy.admin.context import AdminContext, ListenerStatus, ServerState
 from proxy.cluster.cluster import Environment
 from proxy.cluster.cluster_manager import ClusterManager
 from proxy.cluster.health_check_events import HealthCheckEvents
+from proxy.cluster.outlier_driver import OutlierDriver, SweepDriver
 from proxy.cluster.time_source import LoopTime
 from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap
@@ -57,11 +58,18 @@ class Server:
     Args:
         bootstrap: Its options.
         time_source: Clock of detectors and balancers; None takes the event loop's.
+        drive_sweeps: Makes what fires a detector's sweeps; goes with a clock that is not the loop's.
 
     Use from inside a running event loop: `start`, then `drain` or `close`.
     """
 
-    def __init__(self, bootstrap: Bootstrap, *, time_source: TimeSource | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        *,
+        time_source: TimeSource | None = None,
+        drive_sweeps: Callable[[Detector, asyncio.AbstractEventLoop], SweepDriver] = OutlierDriver,
+    ) -> None:
         self.bootstrap = bootstrap
         self.state = ServerState.PRE_INITIALIZING
         self.snapshot: ConfigSnapshot = EMPTY_SNAPSHOT
@@ -90,6 +98,7 @@ class Server:
                 on_event=self._on_outlier_event,
                 health_checks=HealthCheckRules(bootstrap.health_checks),
                 health_check_events=self._health_check_events,
+                drive_sweeps=drive_sweeps,
             ),
             self.stats_store,
         )

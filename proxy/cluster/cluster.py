@@ -25,7 +25,7 @@ from outlier import (
 )
 from outlier.reporting import report_response
 from proxy.cluster.health_check_events import HealthCheckEvents
-from proxy.cluster.outlier_driver import OutlierDriver
+from proxy.cluster.outlier_driver import OutlierDriver, SweepDriver
 from proxy.codec.headers import get_header
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
@@ -47,7 +47,7 @@ from proxy.upstream.stats import ClusterStats
 
 @attrs.frozen(kw_only=True)
 class Environment:
-    """What every cluster of a sidecar shares."""
+    """What every cluster of a sidecar shares; `drive_sweeps` makes what fires a new detector's sweeps."""
 
     loop: asyncio.AbstractEventLoop
     deadlines: Deadlines
@@ -58,6 +58,7 @@ class Environment:
     on_event: Callable[[EjectionEvent], None]
     health_checks: HealthCheckRules = attrs.field(factory=HealthCheckRules)
     health_check_events: HealthCheckEvents = attrs.field(factory=HealthCheckEvents)
+    drive_sweeps: Callable[[Detector, asyncio.AbstractEventLoop], SweepDriver] = OutlierDriver
 
 
 class Cluster:
@@ -73,7 +74,7 @@ class Cluster:
         self.detector: Detector | None = None
         self._error_matcher = _error_matcher(config)
         self._environment = environment
-        self._driver: OutlierDriver | None = None
+        self._driver: SweepDriver | None = None
         self._hosts_by_monitor: dict[HostMonitor, Host] = {}
         self._cleanup: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -285,7 +286,7 @@ class Cluster:
         )
         for host in self.hosts:
             self._monitor(self.detector, host)
-        self._driver = OutlierDriver(self.detector, environment.loop)
+        self._driver = environment.drive_sweeps(self.detector, environment.loop)
 
     def _stop_detector(self) -> None:
         """End detection; ejected hosts are back, since nobody would return them."""

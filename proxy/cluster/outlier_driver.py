@@ -5,8 +5,16 @@ a changed interval takes effect after the running one, and the work's time is ad
 """
 
 import asyncio
+from typing import Protocol
 
 from outlier import Detector
+
+
+class SweepDriver(Protocol):
+    """What fires the sweeps of one detector; a test may have one that keeps another time."""
+
+    def stop(self) -> None:
+        """No further sweep."""
 
 
 class OutlierDriver:
