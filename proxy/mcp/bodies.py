@@ -1,21 +1,23 @@
-"""Bodies of resources: bytes to the typed resources that the sidecar uses, and typed text to bytes.
+"""Bodies of resources: bytes to the typed resources that the sidecar uses, and back.
 
-Both ways lead over proto JSON, so that a resource from a server meets the same reader and the same rules as one from a
-file.
+What comes in is read as proto JSON, so that a resource from a server meets the same reader and the same rules as one
+from a file.
 """
 
+import base64
+import enum
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
-from google.protobuf import json_format
+from google.protobuf import duration_pb2, json_format
 from google.protobuf.message import DecodeError, Message
 
-from proxy.config.durations import parse_duration_ns
 from proxy.config.feed_mode import FeedMode
 from proxy.config.issue import ABSENT, Issue, Severity
-from proxy.config.resource import KINDS, Contents, Kind, read_resources
+from proxy.config.message import Message as ConfigMessage
+from proxy.config.resource import Body, Contents, Kind, read_resources
 from proxy.mcp.messages import Envelope, Packed
 from proxy.mcp.protos import destination_rule_pb2, service_entry_pb2, virtual_service_pb2
 
@@ -102,37 +104,57 @@ def decode_resource(envelope: Envelope, kind: Kind, source: str, mode: FeedMode 
     )
 
 
-def encode_body(kind_name: str, fields: Mapping[str, Any]) -> Packed:
-    """Return a body from the JSON that a file holds; fields that the message does not have are left out.
-
-    Raises:
-        UndecodableError: A field has the wrong type.
-    """
-    kind = KINDS[kind_name]
-    message = _MESSAGES[kind_name]()
-    try:
-        json_format.ParseDict(_plain(fields, message.DESCRIPTOR), message, ignore_unknown_fields=True)
-    except (json_format.ParseError, ValueError) as exc:
-        raise UndecodableError(kind_name, " ".join(str(exc).split())) from exc
+def encode_body(kind: Kind, body: Body) -> Packed:
+    """Return a body as bytes."""
+    message = _MESSAGES[kind.name]()
+    _fill(message, body)
     return Packed(kind.type_url, message.SerializeToString(deterministic=True))
 
 
-def _plain(fields: Mapping[str, Any], descriptor: Any) -> dict[str, Any]:
-    """Return the fields of a message of that descriptor with durations as proto JSON has them: `90s` for `1m30s`."""
-    known = {name: field for field in descriptor.fields for name in (field.name, field.json_name)}
-    return {name: _plain_value(value, known[name]) if name in known else value for name, value in fields.items()}
+def _fill(message: Any, body: ConfigMessage) -> None:
+    """Set the fields of a protobuf message to those of a typed one; field names are the same in both."""
+    fields = message.DESCRIPTOR.fields_by_name
+    for attribute in attrs.fields(type(body)):
+        value = getattr(body, attribute.name)
+        if value is None:
+            continue
+        name = attribute.name.rstrip("_")
+        field = fields[name]
+        if isinstance(value, tuple):
+            _extend(getattr(message, name), value)
+        elif isinstance(value, Mapping):
+            _fill_map(getattr(message, name), value)
+        elif field.message_type is not None:
+            _set(getattr(message, name), value)
+        elif field.enum_type is not None:
+            number = value.value if isinstance(value, enum.Enum) else field.enum_type.values_by_name[value].number
+            setattr(message, name, number)
+        else:
+            setattr(message, name, base64.b64decode(value) if field.type == field.TYPE_BYTES else value)
 
 
-def _plain_value(value: Any, field: Any) -> Any:
-    descriptor = field.message_type
-    if descriptor is None or value is None:
-        return value
-    if isinstance(value, list):
-        return [_plain_value(member, field) for member in value]
-    if descriptor.GetOptions().map_entry and isinstance(value, Mapping):
-        member_field = descriptor.fields_by_name["value"]
-        return {key: _plain_value(member, member_field) for key, member in value.items()}
-    if descriptor.full_name == "google.protobuf.Duration" and isinstance(value, str):
-        seconds, nanoseconds = divmod(abs(duration_ns := parse_duration_ns(value)), 1_000_000_000)
-        return f"{'-' if duration_ns < 0 else ''}{seconds}.{nanoseconds:09}s"
-    return _plain(value, descriptor) if isinstance(value, Mapping) else value
+def _extend(repeated: Any, values: tuple[Any, ...]) -> None:
+    for value in values:
+        if value is None or isinstance(value, ConfigMessage):
+            _set(repeated.add(), value)
+        else:
+            repeated.append(value)
+
+
+def _fill_map(target: Any, values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        if value is None or isinstance(value, ConfigMessage):
+            _set(target[key], value)
+        else:
+            target[key] = value
+
+
+def _set(message: Any, value: Any) -> None:
+    """Set a nested message: one of ours, a duration in nanoseconds, or a wrapper; it is there even if it is empty."""
+    message.SetInParent()
+    if isinstance(value, ConfigMessage):
+        _fill(message, value)
+    elif isinstance(message, duration_pb2.Duration):
+        message.FromNanoseconds(value)
+    elif value is not None:
+        message.value = value

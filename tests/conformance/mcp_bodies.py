@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from proxy.config.feed_mode import FeedMode
+from proxy.config.issue import Report
 from proxy.config.resource import KINDS, Contents, Kind
 from proxy.config.store import Store
 from proxy.mcp.bodies import UndecodableError, decode_resource, encode_body
@@ -34,7 +35,7 @@ def envelope(resource: Mapping[str, Any], kind: Kind) -> Envelope:
     if kind.name == "ServiceEntry":
         fields = {"hosts": [host], "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}]}
     state = resource.get("body", "ok")
-    body = encode_body(kind.name, {} if state == "invalid" else fields)
+    body = encode_body(kind, kind.message.read({} if state == "invalid" else fields, (), Report()))
     if state == "bad":
         body = Packed(body.type_url, b"\xff")
     labels = {"istio.io/rev": resource["rev"]} if "rev" in resource else {}
