@@ -17,7 +17,7 @@ import yaml
 from proxy.config.cluster_config import LbPolicy, LoadBalancerConfig
 from proxy.load_balancer.priority_load import LevelCounts, PriorityLoads, priority_loads
 from proxy.upstream.host import HealthFlag, Host
-from tests.conformance import hash_vectors, schedule_vectors
+from tests.conformance import hash_vectors, http_vectors, schedule_vectors
 from tests.conformance.runner import Case, Family, Mismatch, UnknownFileError
 from tests.proxy.load_balancer.cluster import Cluster, Context, make_host
 
@@ -113,6 +113,7 @@ _FILES: Mapping[str, Callable[[Path, Any], Iterable[Case]]] = {
     "priority-panic": _priority_panic_cases,
     "residue-keys": _residue_key_cases,
     **hash_vectors.FILES,
+    **http_vectors.FILES,
     **schedule_vectors.FILES,
 }
 
