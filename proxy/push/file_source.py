@@ -5,14 +5,14 @@ Each file is a part of the source of its own, so a changed file costs its own pa
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from proxy.config.issue import ABSENT, Issue, Severity
 from proxy.config.resource import Contents, read_resources
 from proxy.errors import ProxyError
 from proxy.push.file_watcher import SETTLE_MS, FileWatcher
-from proxy.push.pipeline import ConfigPipeline
 
 POLL_INTERVAL_MS = 250
 # Looking at very many files takes a while; then look less often, so that it stays below this share of one core.
@@ -49,6 +49,14 @@ def read_text(path: str) -> str | Issue:
     return Issue(severity=Severity.ERROR, path=(), value=ABSENT, rule=reason, source=path)
 
 
+class FileTarget(Protocol):
+    """Takes what files hold; `ConfigPipeline` does."""
+
+    def update(self, source: str, parts: Mapping[str, Contents], removed: Iterable[str] = ()) -> object:
+        """Replace parts by name, and drop others."""
+        ...
+
+
 class FileSource:
     """Feeds files into a pipeline.
 
@@ -57,7 +65,7 @@ class FileSource:
         pipeline: Takes each file as a part.
     """
 
-    def __init__(self, paths: Sequence[str], pipeline: ConfigPipeline) -> None:
+    def __init__(self, paths: Sequence[str], pipeline: FileTarget) -> None:
         self._pipeline = pipeline
         self._watcher = FileWatcher(paths)
 
