@@ -6,7 +6,7 @@ pilot/pkg/networking/core/route/route.go).
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -51,7 +51,7 @@ from proxy.config.virtual_service import (
 from proxy.config.virtual_service import (
     HeaderOperations as OperationsBlock,
 )
-from proxy.config.virtual_service_index import virtual_service
+from proxy.config.virtual_service_index import OwnedRoute
 
 DEFAULT_PORT = 80  # of a VirtualService whose host is no service
 _MILLION = 1_000_000
@@ -60,6 +60,7 @@ _UNCHANGEABLE = ("host", ":authority")
 
 ServiceLookup = Callable[[str], Service | None]
 HashLookup = Callable[[str, int, str], ConsistentHash | None]
+RouteLookup = Callable[[Resource], Iterable[OwnedRoute]]
 
 
 def per_million(percent: Percent | None, default: float) -> int:
@@ -74,13 +75,21 @@ class RouteBuilder:
         context: The client, the mesh, the release.
         service: Finds a service by full host: a destination without port may take its only one.
         consistent_hash: Finds the hash settings of a host, port and subset: their key is part of the route.
+        http_routes: Gives the http routes of a VirtualService, delegated ones among them.
     """
 
-    def __init__(self, context: ConversionContext, service: ServiceLookup, consistent_hash: HashLookup) -> None:
+    def __init__(
+        self,
+        context: ConversionContext,
+        service: ServiceLookup,
+        consistent_hash: HashLookup,
+        http_routes: RouteLookup,
+    ) -> None:
         self._context = context
         self._node = context.node
         self._service = service
         self._consistent_hash = consistent_hash
+        self._http_routes = http_routes
 
     def service_hosts(self, service: Service, resource: Resource | None) -> Iterator[VirtualHost]:
         """Yield one virtual host for each HTTP port; without a VirtualService it routes to the port's own cluster."""
@@ -111,14 +120,15 @@ class RouteBuilder:
 
     def destinations(self, resource: Resource) -> set[str]:
         """Return the full hosts that the routes of a VirtualService lead to."""
-        found: list[Destination | None] = []
-        for route in virtual_service(resource).http:
-            if route is not None:
-                found += [entry.destination for entry in route.route if entry is not None]
-        return {self._host(destination, resource) for destination in found if destination is not None}
+        return {
+            self._host(entry.destination, owned.namespace)
+            for owned in self._http_routes(resource)
+            for entry in owned.route.route
+            if entry is not None and entry.destination is not None
+        }
 
-    def _host(self, destination: Destination, resource: Resource) -> str:
-        return complete_host(destination.host, resource.namespace, self._node.domain)
+    def _host(self, destination: Destination, namespace: str) -> str:
+        return complete_host(destination.host, namespace, self._node.domain)
 
     def _default_route(self, host: str, port: int) -> Route:
         settings = self._consistent_hash(host, port, "")
@@ -134,25 +144,24 @@ class RouteBuilder:
     def _routes(self, resource: Resource, listener_port: int) -> tuple[Route, ...]:
         """Return the routes in order, up to the first that takes every request."""
         routes: list[Route] = []
-        for block in virtual_service(resource).http:
-            if block is None or block.delegate is not None:
-                continue
-            for match in block.match or (None,):
+        for owned in self._http_routes(resource):
+            for match in owned.route.match or (None,):
                 if match is not None and not concerns_client(match, self._node, listener_port):
                     continue
-                routes.append(self.route(block, match, resource, listener_port))
+                routes.append(self.route(owned, match, listener_port))
                 if routes[-1].match.is_catch_all:
                     return tuple(routes)
         return tuple(routes)
 
-    def route(self, block: HttpRoute, match: HttpMatchRequest | None, resource: Resource, listener_port: int) -> Route:
+    def route(self, owned: OwnedRoute, match: HttpMatchRequest | None, listener_port: int) -> Route:
         """Return the Envoy route of one http route under one of its matches."""
+        block = owned.route
         name = f"{block.name}.{match.name}" if match is not None and match.name else block.name
         request = _operations(block.headers.request if block.headers is not None else None)
         response = _operations(block.headers.response if block.headers is not None else None)
         action = RouteAction()
         if block.redirect is None and block.direct_response is None:
-            action = self._action(block, resource, listener_port)
+            action = self._action(block, owned.namespace, listener_port)
             targets = [entry for entry in block.route if entry is not None]
             if len(targets) == 1 and targets[0].headers is not None:
                 request = _joined(request, _operations(targets[0].headers.request))
@@ -172,16 +181,16 @@ class RouteBuilder:
             response_headers=response,
         )
 
-    def _action(self, block: HttpRoute, resource: Resource, listener_port: int) -> RouteAction:
+    def _action(self, block: HttpRoute, namespace: str, listener_port: int) -> RouteAction:
         entries = [entry for entry in block.route if entry is not None and entry.destination is not None]
         if len(entries) > 1:
             entries = [entry for entry in entries if entry.weight > 0]
-        hashes = [self._hash_of(entry, resource, listener_port) for entry in entries]
+        hashes = [self._hash_of(entry, namespace, listener_port) for entry in entries]
         rewrite = block.rewrite
         return RouteAction(
-            cluster=self._cluster(entries[0].destination, resource, listener_port) if len(entries) == 1 else "",
+            cluster=self._cluster(entries[0].destination, namespace, listener_port) if len(entries) == 1 else "",
             timeout_ms=0 if block.timeout is None else to_ms(block.timeout),
-            weighted_clusters=self._weighted(entries, resource, listener_port) if len(entries) > 1 else (),
+            weighted_clusters=self._weighted(entries, namespace, listener_port) if len(entries) > 1 else (),
             retry=convert_retries(
                 block.retries,
                 self._context.mesh.default_http_retry_policy,
@@ -196,16 +205,16 @@ class RouteBuilder:
                 else None
             ),
             host_rewrite=_host_rewrite(block, entries),
-            mirrors=tuple(self._mirrors(block, resource, listener_port)),
+            mirrors=tuple(self._mirrors(block, namespace, listener_port)),
             cors=None if block.cors_policy is None else _cors(block.cors_policy),
         )
 
     def _weighted(
-        self, entries: Sequence[HttpRouteDestination], resource: Resource, listener_port: int
+        self, entries: Sequence[HttpRouteDestination], namespace: str, listener_port: int
     ) -> tuple[WeightedCluster, ...]:
         return tuple(
             WeightedCluster(
-                cluster=self._cluster(entry.destination, resource, listener_port),
+                cluster=self._cluster(entry.destination, namespace, listener_port),
                 weight=entry.weight,
                 request_headers=_operations(entry.headers.request if entry.headers is not None else None),
                 response_headers=_operations(entry.headers.response if entry.headers is not None else None),
@@ -221,18 +230,18 @@ class RouteBuilder:
         ports = service.ports if service is not None else ()
         return ports[0].number if len(ports) == 1 else listener_port
 
-    def _cluster(self, destination: Destination | None, resource: Resource, listener_port: int) -> str:
+    def _cluster(self, destination: Destination | None, namespace: str, listener_port: int) -> str:
         assert destination is not None  # a route without one was refused
-        host = self._host(destination, resource)
+        host = self._host(destination, namespace)
         return cluster_name(host, self._port(destination, host, listener_port), destination.subset)
 
-    def _hash_of(self, entry: HttpRouteDestination, resource: Resource, listener_port: int) -> ConsistentHash | None:
+    def _hash_of(self, entry: HttpRouteDestination, namespace: str, listener_port: int) -> ConsistentHash | None:
         destination = entry.destination
         assert destination is not None
-        host = self._host(destination, resource)
+        host = self._host(destination, namespace)
         return self._consistent_hash(host, self._port(destination, host, listener_port), destination.subset)
 
-    def _mirrors(self, block: HttpRoute, resource: Resource, listener_port: int) -> Iterator[Mirror]:
+    def _mirrors(self, block: HttpRoute, namespace: str, listener_port: int) -> Iterator[Mirror]:
         targets = [(mirror.destination, mirror.percentage) for mirror in block.mirrors if mirror is not None]
         default = 100.0
         if block.mirror is not None:
@@ -241,7 +250,7 @@ class RouteBuilder:
         for destination, percentage in targets:
             share = per_million(percentage, default)
             if destination is not None and share > 0:
-                yield Mirror(cluster=self._cluster(destination, resource, listener_port), per_million=share)
+                yield Mirror(cluster=self._cluster(destination, namespace, listener_port), per_million=share)
 
 
 def hash_policies(settings: ConsistentHash | None) -> tuple[HashPolicy, ...]:

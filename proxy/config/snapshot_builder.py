@@ -21,6 +21,7 @@ from proxy.config.service_clusters import ClusterPlan, ConversionContext, build_
 from proxy.config.service_index import Service, ServiceIndex
 from proxy.config.snapshot import EMPTY_SNAPSHOT, ConfigSnapshot
 from proxy.config.traffic_policy import effective_policy
+from proxy.config.virtual_service import HttpRoute
 from proxy.config.virtual_service_index import VirtualServiceIndex
 from proxy.config.visibility import PUBLIC
 
@@ -43,7 +44,7 @@ class SnapshotBuilder:
         self._virtual_services = VirtualServiceIndex(
             node, default_export_to=next(iter(mesh.default_virtual_service_export_to), PUBLIC)
         )
-        self._routes = RouteBuilder(context, self.service, self._consistent_hash)
+        self._routes = RouteBuilder(context, self.service, self._consistent_hash, self._virtual_services.http_routes)
         self._known: dict[str, Service] = {}
         self._endpoints: dict[tuple[str, int], tuple[Endpoint, ...]] = {}
         self._cluster_names: dict[str, tuple[str, ...]] = {}
@@ -89,6 +90,10 @@ class SnapshotBuilder:
     def selects(self, workload: Resource) -> bool:
         """Return whether any service takes a WorkloadEntry as an endpoint."""
         return bool(self._services.selecting(workload))
+
+    def delegate(self, resource: Resource, route: HttpRoute) -> Resource | None:
+        """Return the VirtualService that a route delegates to, None when there is none to be seen."""
+        return self._virtual_services.delegate(resource, route)
 
     def virtual_service(self, host: str) -> Resource | None:
         """Return the VirtualService that holds the routes of a host."""

@@ -7,14 +7,14 @@ from proxy.config.destination_rule import ConsistentHash
 from proxy.config.issue import Report, Severity, format_path
 from proxy.config.mesh_config import MeshConfig
 from proxy.config.releases import CURRENT, IstioRelease
-from proxy.config.resource import KINDS, Resource
 from proxy.config.route_builder import RouteBuilder
 from proxy.config.route_config import Fault, RetryPolicy, Route
 from proxy.config.service_clusters import ConversionContext
 from proxy.config.service_entry import Resolution, ServicePort
 from proxy.config.service_index import Service
 from proxy.config.validate_http_route import check_http_route
-from proxy.config.virtual_service import HttpRetry, HttpRoute, VirtualService
+from proxy.config.virtual_service import HttpRetry, HttpRoute
+from proxy.config.virtual_service_index import OwnedRoute
 from tests.conformance.istio_conversion import expect, read, to_ms
 
 _DEFAULT_RETRY_ON = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
@@ -51,10 +51,8 @@ def _build(case: Mapping[str, Any], block: HttpRoute) -> Route:
         release=IstioRelease.parse(case["era"]) if "era" in case else CURRENT,
     )
     settings = ConsistentHash(http_header_name="x-user") if case.get("hash") else None
-    builder = RouteBuilder(context, services.get, lambda _host, _port, _subset: settings)
-    body = VirtualService(hosts=("v",), http=(block,))
-    resource = Resource(kind=KINDS["VirtualService"], namespace="default", name="v", body=body)
-    return builder.route(block, None, resource, case.get("listener_port", 80))
+    builder = RouteBuilder(context, services.get, lambda _host, _port, _subset: settings, lambda _resource: ())
+    return builder.route(OwnedRoute(block, "default"), None, case.get("listener_port", 80))
 
 
 def _destination(cluster: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from proxy.config.delegate import merge_routes
 from proxy.config.host_names import complete_host
 from proxy.config.issue import Issue, Path
 from proxy.config.resource import Resource
@@ -50,7 +51,7 @@ def _virtual_service(config: StaticConfig, resource: Resource, body: VirtualServ
 
 def _route(config: StaticConfig, resource: Resource, route: HttpRoute, path: Path) -> Advice:
     if route.delegate is not None:
-        yield (*path, "delegate"), "is not applied by the sidecar yet; requests that match get 404"
+        yield from _delegate(config, resource, route, (*path, "delegate"))
     for index, entry in enumerate(route.route):
         if entry is None or entry.destination is None:
             continue
@@ -64,6 +65,17 @@ def _route(config: StaticConfig, resource: Resource, route: HttpRoute, path: Pat
                 yield (*path, "fault", name), "without percentage it never fires"
     if route.retries is not None and route.retries.is_empty:
         yield (*path, "retries"), "an empty block switches retries off; leave it out for the default of 2"
+
+
+def _delegate(config: StaticConfig, resource: Resource, route: HttpRoute, path: Path) -> Advice:
+    found = config.builder.delegate(resource, route)
+    if found is None:
+        yield path, "no VirtualService without hosts of that name is visible here; requests that match get 404"
+        return
+    body = found.body
+    assert isinstance(body, VirtualService)
+    if not any(merge_routes(route, body.http)):
+        yield path, f"the matches of {found} all contradict those of this route; requests that match get 404"
 
 
 def _destination(config: StaticConfig, resource: Resource, destination: Destination, path: Path) -> Advice:

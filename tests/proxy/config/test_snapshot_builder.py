@@ -254,6 +254,9 @@ POOL = [
     rule("a", "{host: b, trafficPolicy: {loadBalancer: {consistentHash: {useSourceIp: true}}}}"),
     rule("all", "{host: '*.cluster.local', trafficPolicy: {outlierDetection: {interval: 1s}}}"),
     routes("a", "{hosts: [a], http: [{route: [{destination: {host: b}}]}]}"),
+    routes("root", "{hosts: [b], http: [{match: [{uri: {prefix: /a}}], delegate: {name: leaf}}]}"),
+    routes("leaf", "{http: [{route: [{destination: {host: a}}]}]}"),
+    routes("leaf", "{http: [{route: [{destination: {host: s}}]}], exportTo: [x]}"),
     routes("a", "{hosts: ['*.example', s], http: [{route: [{destination: {host: a}}]}]}"),
 ]  # fmt: skip
 
