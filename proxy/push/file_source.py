@@ -88,7 +88,8 @@ class FileSource:
         while True:
             await asyncio.sleep(delay_ms / 1000)
             start = time.monotonic_ns()
-            changes = self._watcher.look(start // 1_000_000)
+            # In a thread like the reading: thousands of files take long enough to hold requests up.
+            changes = await asyncio.to_thread(self._watcher.look, start // 1_000_000)
             took_ms = (time.monotonic_ns() - start) // 1_000_000
             if changes.changed or changes.removed:
                 parts = {path: await asyncio.to_thread(read_file, path) for path in changes.changed}
