@@ -23,6 +23,7 @@ _CORS = "envoy.extensions.filters.http.cors.v3.Cors"
 _FAULT = "envoy.extensions.filters.http.fault.v3.HTTPFault"
 _FILE_ACCESS_LOG = "envoy.extensions.access_loggers.file.v3.FileAccessLog"
 _NODE_CLUSTER = "outlier"
+_DEFAULT_BODY_LIMIT_BYTES = 4096  # Envoy refuses longer bodies of direct responses unless told
 
 
 def envoy_bootstrap(snapshot: ConfigSnapshot, options: Bootstrap) -> dict[str, Any]:
@@ -81,10 +82,14 @@ def _listener(
     used: Iterable[VirtualHost],
 ) -> dict[str, Any]:
     routes = [route for virtual_host in used for route in virtual_host.routes]
+    route_config = {"name": name, "virtual_hosts": virtual_hosts, "validate_clusters": False}
+    longest = max((len(route.direct_response.body) for route in routes if route.direct_response is not None), default=0)
+    if longest > _DEFAULT_BODY_LIMIT_BYTES:
+        route_config["max_direct_response_body_size_bytes"] = longest
     manager = typed(
         _MANAGER,
         stat_prefix=name,
-        route_config={"name": name, "virtual_hosts": virtual_hosts, "validate_clusters": False},
+        route_config=route_config,
         http_filters=_filters(routes),
     )
     if options.access_log is not None:
