@@ -11,7 +11,15 @@ from types import ModuleType
 from typing import NoReturn
 
 from outlier import OutlierError
-from proxy import check_command, demo, envoy_command, explain_command, run_command, simulate_command
+from proxy import (
+    check_command,
+    demo,
+    envoy_command,
+    explain_command,
+    run_command,
+    simulate_command,
+    source_command,
+)
 from proxy.errors import ProxyError
 from proxy.logs import LogFormat, LogLevel, configure_logs
 from proxy.version import version
@@ -27,6 +35,7 @@ COMMANDS: Mapping[str, ModuleType] = {
     "explain": explain_command,
     "simulate": simulate_command,
     "envoy": envoy_command,
+    "source": source_command,
 }
 
 _WITH_RUN_OPTIONS = (run_command, envoy_command)  # log format and level are among those

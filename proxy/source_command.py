@@ -1,0 +1,118 @@
+"""`outlier source`: a folder as a source of configuration, over MCP and MCP over xDS.
+
+The first line on stdout says where it listens. SIGINT and SIGTERM end it with 0.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+from outlier import ConfigError
+from proxy.config.address import Address
+from proxy.config.feed_mode import FeedMode
+from proxy.config.source_options import DEFAULT_MAX_MESSAGE_BYTES, ConnectionOptions, SourceTls
+from proxy.push.file_source import FileSource
+
+_DEFAULT_LISTEN = "127.0.0.1:15010"  # where istiod serves xDS in plain text
+
+
+class _SystemRandom:
+    random = staticmethod(partial(random.getrandbits, 64))
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the parser of `outlier source`."""
+    parser = subparsers.add_parser(
+        "source",
+        help="serve a folder over MCP and MCP over xDS",
+        description=(
+            "Serve the resources of files and folders over MCP and MCP over xDS (state of the world and incremental), "
+            "watching them for changes. While a new version of a resource is bad, its last good one is served."
+        ),
+        epilog="example: outlier source rules/ --listen 127.0.0.1:15010",
+    )
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="file or folder of resources")
+    parser.add_argument("--listen", default=_DEFAULT_LISTEN, metavar="ADDR", help=f"default {_DEFAULT_LISTEN}")
+    parser.add_argument(
+        "--dial", action="append", default=[], metavar="ADDR", help="a sink that listens itself; repeatable"
+    )
+    parser.add_argument(
+        "--mode",
+        choices=[mode.value for mode in (FeedMode.SPEC, FeedMode.PILOT)],
+        default=FeedMode.SPEC.value,
+        help="the protocols by their text, or as Istio's own sources are; default spec",
+    )
+    parser.add_argument("--tls-certificate", type=Path, metavar="FILE", help="PEM; together with --tls-key")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE", help="PEM")
+    parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="PEM; sinks must show a certificate of its")
+    parser.add_argument(
+        "--max-message-size",
+        type=int,
+        default=DEFAULT_MAX_MESSAGE_BYTES,
+        metavar="BYTES",
+        help=f"largest request taken, default {DEFAULT_MAX_MESSAGE_BYTES}",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until told to stop; return 0.
+
+    Raises:
+        ConfigError: An option is refused.
+        ProxyError: A file is missing or wrong, or the address cannot be listened on.
+    """
+    listen = _address("--listen", args.listen)
+    sinks = [_address("--dial", text) for text in args.dial]
+    asyncio.run(_serve(args.paths, listen, sinks, connection_options(args), FeedMode(args.mode)))
+    return 0
+
+
+def connection_options(args: argparse.Namespace) -> ConnectionOptions:
+    """Return how streams are carried.
+
+    Raises:
+        ConfigError: Certificate and key do not come together.
+    """
+    if (args.tls_certificate is None) != (args.tls_key is None):
+        raise ConfigError("--tls-certificate", args.tls_certificate, "needs --tls-key, and the other way round")
+    tls = None
+    if args.tls_certificate is not None:
+        tls = SourceTls(ca=args.tls_ca, certificate=args.tls_certificate, key=args.tls_key)
+    return ConnectionOptions(max_message_bytes=args.max_message_size, tls=tls)
+
+
+def _address(flag: str, text: str) -> str:
+    try:
+        return str(Address.parse(text))
+    except ValueError as exc:
+        raise ConfigError(flag, text, str(exc)) from exc
+
+
+async def _serve(paths: list[str], listen: str, sinks: list[str], options: ConnectionOptions, mode: FeedMode) -> None:
+    from proxy.push.source_server import SourceServer  # grpc: a third of a second that no other command needs
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    server = SourceServer(options, mode=mode, random=_SystemRandom())
+    files = FileSource(paths, server)
+    files.load()
+    watching = loop.create_task(files.watch())
+    try:
+        address = await server.start(listen)
+        for sink in sinks:
+            server.dial_sink(sink)
+        sys.stdout.write(json.dumps({"listen": address, "pid": os.getpid()}) + "\n")
+        sys.stdout.flush()
+        await stop.wait()
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await server.close()
