@@ -61,26 +61,26 @@ class ManualClock:
     """What `Deadlines` needs of an event loop; time passes only by `advance`."""
 
     def __init__(self) -> None:
-        self._now = 1_000.0
+        self._now_ms = 1_000_000.0
         self._timers: list[tuple[float, int, ManualTimer]] = []
         self._numbers = count()
 
     def time(self) -> float:
-        return self._now
+        return self._now_ms / 1000
 
     def call_at(self, when: float, callback: Callable[[], None]) -> "ManualTimer":
         timer = ManualTimer(callback)
-        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        heapq.heappush(self._timers, (when * 1000, next(self._numbers), timer))
         return timer
 
     def advance(self, ms: float) -> None:
         """Let `ms` milliseconds pass, and call what falls due in order."""
-        end = self._now + ms / 1000
-        while self._timers and self._timers[0][0] <= end:
-            when, _, timer = heapq.heappop(self._timers)
-            self._now = max(self._now, when)
+        end_ms = self._now_ms + ms
+        while self._timers and self._timers[0][0] <= end_ms + 0.001:  # a microsecond of grace: times were seconds
+            when_ms, _, timer = heapq.heappop(self._timers)
+            self._now_ms = max(self._now_ms, when_ms)
             timer.run()
-        self._now = end
+        self._now_ms = end_ms
 
 
 class ManualTimer:
