@@ -4,7 +4,7 @@ import enum
 
 
 class ResponseFlag(enum.Enum):
-    """Envoy's `%RESPONSE_FLAGS%`, in the order in which it prints several."""
+    """Envoy's `%RESPONSE_FLAGS%`."""
 
     NO_HEALTHY_UPSTREAM = "UH"
     UPSTREAM_CONNECTION_FAILURE = "UF"
@@ -24,6 +24,6 @@ class ResponseFlag(enum.Enum):
     OVERLOAD_MANAGER = "OM"
 
 
-def flags_text(flags: "frozenset[ResponseFlag] | set[ResponseFlag] | tuple[ResponseFlag, ...]") -> str:
-    """Return the flags joined by commas, `-` when there are none."""
-    return ",".join(flag.value for flag in ResponseFlag if flag in flags) or "-"
+def flags_text(flags: tuple[ResponseFlag, ...]) -> str:
+    """Return the flags joined by commas in the order in which they were set, as Envoy does; `-` when there are none."""
+    return ",".join(flag.value for flag in flags) or "-"

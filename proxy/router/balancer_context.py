@@ -51,30 +51,30 @@ class RequestView:
 
 
 def make_context(
-    route: ReadyRoute, head: RequestHead, encoder: ResponseEncoder, retry: RetryState | None
+    route: ReadyRoute, head: RequestHead, encoder: ResponseEncoder
 ) -> "tuple[BalancerContext, tuple[bytes, ...]]":
     """Return what the balancer needs beyond chance, and the cookies that hashing made for the response."""
     destination = head.authority.decode("latin-1")
     if route.hash_policies is None:
-        return BalancerContext(None, destination, retry), ()
+        return BalancerContext(None, destination), ()
     evaluated = route.hash_policies.evaluate(RequestView(head, encoder))
-    return BalancerContext(evaluated.hash, destination, retry), evaluated.set_cookies
+    return BalancerContext(evaluated.hash, destination), evaluated.set_cookies
 
 
 class BalancerContext:
     """A `LoadBalancerContext` of one request, for all its attempts."""
 
-    __slots__ = ("_retry", "destination", "hash")
+    __slots__ = ("destination", "hash", "retry")
 
-    def __init__(self, request_hash: int | None, destination: str, retry: RetryState | None) -> None:
+    def __init__(self, request_hash: int | None, destination: str) -> None:
         self.hash = request_hash
         self.destination: str | None = destination
-        self._retry = retry
+        self.retry: RetryState | None = None  # set by the first failure
 
     @property
     def host_selection_retry_count(self) -> int:
         """How often a host that was tried may be drawn again before it is taken after all."""
-        retry = self._retry
+        retry = self.retry
         if retry is None or not retry.tried or not retry.rules.policy.previous_hosts:
             return 0
         return retry.rules.policy.host_selection_retry_max_attempts
@@ -82,8 +82,8 @@ class BalancerContext:
     @property
     def retry_priority(self) -> PreviousPriorities | None:
         """The priorities tried, if the policy looks at them."""
-        return self._retry.priorities if self._retry is not None else None
+        return self.retry.priorities if self.retry is not None else None
 
     def should_select_another_host(self, host: Host) -> bool:
         """Whether an attempt has gone to this host."""
-        return self._retry is not None and host in self._retry.tried
+        return self.retry is not None and host in self.retry.tried

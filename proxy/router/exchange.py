@@ -6,7 +6,7 @@ wire format, no task, no await. Ports the router filter (Envoy, source/common/ro
 """
 
 from proxy.cluster.cluster import Cluster
-from proxy.codec.headers import HeaderList
+from proxy.codec.headers import HeaderList, replace_header
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.cluster_config import ClusterType
@@ -14,11 +14,10 @@ from proxy.response_flags import ResponseFlag
 from proxy.router import local_reply
 from proxy.router.balancer_context import BalancerContext, make_context
 from proxy.router.local_reply import LocalReply
-from proxy.router.mirror import mirrored_head
 from proxy.router.mirrored import DeafClient
 from proxy.router.request_body import BUFFER_HIGH_WATER_BYTES, REPLAY_LIMIT_BYTES, RequestBody
 from proxy.router.response_headers import prepare_response
-from proxy.router.retry_state import Decision, RetryState
+from proxy.router.retry_state import Decision, RetryRules, RetryState
 from proxy.router.route import ReadyRoute, ReadyVirtualHost
 from proxy.router.route_filters import RouteFilters, local_reply_head
 from proxy.router.router import ResponseEncoder, Router
@@ -49,9 +48,9 @@ class Exchange:
     attempts = 0
     _route: ReadyRoute | None = None
     _filters: RouteFilters | None = None
-    _mirrors: "tuple[Exchange, ...]" = ()
     _upstream: UpstreamRequest | None = None
-    _retry: RetryState | None = None
+    _retry_rules: RetryRules | None = None
+    _retry: RetryState | None = None  # from the first failure on
     _context: BalancerContext | None = None
     _set_cookies: tuple[bytes, ...] = ()
     _backoff_ms: int | None = None  # the wait before the next attempt, while it lasts
@@ -65,6 +64,10 @@ class Exchange:
         self.head = head
         self._request_ended = head.end_stream
         self._body = None if head.end_stream else RequestBody()
+
+    def copy(self, head: RequestHead) -> "Exchange":
+        """Return an exchange whose answers go nowhere, for a mirror."""
+        return Exchange(self._router, DeafClient(), head)
 
     # From the client
 
@@ -82,9 +85,9 @@ class Exchange:
             return
         if route.only_cluster is not None:
             self.forward(route, route.only_cluster)
-            return
-        self._filters = RouteFilters(route, router, self)
-        self._filters.start()
+        else:
+            self._filters = RouteFilters(route, router, self)
+            self._filters.start()
 
     def forward(self, route: ReadyRoute, cluster_name: str) -> None:
         """Start the first attempt in a cluster; what the route does before that is done."""
@@ -98,19 +101,19 @@ class Exchange:
         self.cluster = cluster
         if self._request_ended:
             self._on_request_complete(route)
+        self._tell_expected_timeout(route)
         if self._filters is not None:
             self._filters.edit_request()
-            self._start_mirrors(self._filters.mirror_clusters(), route)
-        if route.retry_rules is not None:
-            self._retry = RetryState(route.retry_rules, cluster.resources, cluster.stats, router.random)
+            self._filters.start_mirrors()
+        self._retry_rules = route.retry_rules
         if route.hash_policies is not None or cluster.config.type is ClusterType.ORIGINAL_DST:
-            self._context, self._set_cookies = make_context(route, self.head, self.encoder, self._retry)
+            self._context, self._set_cookies = make_context(route, self.head, self.encoder)
         self._start_attempt(cluster)
 
     def on_request_data(self, data: bytes) -> None:
         """Take a piece of the request's body."""
-        for mirror in self._mirrors:
-            mirror.on_request_data(data)
+        if self._filters is not None:
+            self._filters.mirror_data(data)
         body = self._body
         if self._ended or body is None:
             return  # answered already
@@ -118,10 +121,10 @@ class Exchange:
         encoder = upstream.encoder if upstream is not None else None
         if encoder is not None:
             encoder.encode_data(data)
-            if self._retry is None or self.status:
+            if self._retry_rules is None or self.status:
                 return
         body.add(data)
-        if self._retry is not None and body.size > REPLAY_LIMIT_BYTES:
+        if self._retry_rules is not None and body.size > REPLAY_LIMIT_BYTES:
             self._abandon_retries(body, sent=encoder is not None)
         elif encoder is None and body.size > BUFFER_HIGH_WATER_BYTES and not self._request_paused:
             self._request_paused = True
@@ -129,8 +132,8 @@ class Exchange:
 
     def on_request_end(self, trailers: HeaderList) -> None:
         """The request is complete."""
-        for mirror in self._mirrors:
-            mirror.on_request_end(trailers)
+        if self._filters is not None:
+            self._filters.mirror_end(trailers)
         self._request_ended = True
         if self._body is not None:
             self._body.end(trailers)
@@ -155,12 +158,10 @@ class Exchange:
 
     def on_response_writable(self, *, writable: bool) -> None:
         """The client takes no more of the response (or takes it again)."""
-        if self._upstream is None or self._upstream.encoder is None:
-            return
-        if writable:
-            self._upstream.encoder.resume_reading()
-        else:
-            self._upstream.encoder.pause_reading()
+        encoder = self._upstream.encoder if self._upstream is not None else None
+        if encoder is not None:
+            turn = encoder.resume_reading if writable else encoder.pause_reading
+            turn()
 
     def refuse(self, reply: LocalReply) -> None:
         """Answer what cannot be served; if the response has begun, cut it off."""
@@ -177,11 +178,7 @@ class Exchange:
         route = self._route
         assert route is not None
         head = self.head
-        headers = head.headers
-        expected_ms = self._expected_timeout_ms(route)
-        if expected_ms:
-            headers = [*headers, (b"x-envoy-expected-rq-timeout-ms", b"%d" % expected_ms)]
-        encoder.encode_headers(head, headers, end_stream=head.end_stream)
+        encoder.encode_headers(head, head.headers, end_stream=head.end_stream)
         if self._body is not None:
             self._send_body(self._body, encoder)
         if self._request_ended and self._upstream is not None:
@@ -189,10 +186,8 @@ class Exchange:
 
     def on_upstream_writable(self, *, writable: bool) -> None:
         """The host takes no more of the request (or takes it again)."""
-        if writable:
-            self.encoder.resume_request()
-        else:
-            self.encoder.pause_request()
+        turn = self.encoder.resume_request if writable else self.encoder.pause_request
+        turn()
 
     def on_upstream_interim(self, head: ResponseHead) -> None:
         """Pass an interim head on; `100 Continue` was sent when it was asked for."""
@@ -203,20 +198,17 @@ class Exchange:
         """Answer the client with the host's response, or try again."""
         cluster = self.cluster
         assert cluster is not None
-        retry = self._retry
-        if retry is not None:
-            decision = retry.decide(retriable=retry.rules.retries_response(head))
-            if decision is Decision.RETRY:
+        rules = self._retry_rules
+        if rules is not None:
+            if self._try_again(retriable=rules.retries_response(head)):
                 cluster.stats.count_retried_response(head.status)
                 self._cancel_attempt()
-                self._wait_for_retry(retry)
                 return
-            self.flags = _DECISION_FLAGS.get(decision, ())
             if self._body is not None:
                 self._body.discard()
-        status = self.status = head.status
+        self.status = head.status
         self.details = "via_upstream"
-        cluster.stats.count_response(status)
+        cluster.stats.count_response(head.status)
         prepare_response(head, self._elapsed_ms(), self._set_cookies)
         if self._filters is not None:
             self._filters.edit_response(head)
@@ -235,17 +227,17 @@ class Exchange:
         if self.status:
             self._cut_off(*local_reply.reset_after_start(reason))
             return
-        retry = self._retry
-        if retry is None or not self._try_again(retry, retriable=retry.rules.retries_reset(reason)):
+        if reason is ResetReason.OVERFLOW:
+            self.host = None  # it never got the request
+        rules = self._retry_rules
+        if rules is None or not self._try_again(retriable=rules.retries_reset(reason)):
             self.reply(local_reply.upstream_reset(reason, retried=self.attempts > 1, transport_failure=detail))
 
     def on_per_try_timeout(self) -> None:
         """The attempt's own time is up before response headers."""
-        assert self.cluster is not None
-        self.cluster.stats.upstream_rq_per_try_timeout += 1
         self._upstream = None
-        retry = self._retry
-        if retry is None or not self._try_again(retry, retriable=retry.rules.retries_timeout()):
+        rules = self._retry_rules
+        if rules is None or not self._try_again(retriable=rules.retries_timeout()):
             self.reply(local_reply.PER_TRY_TIMEOUT)
 
     # Attempts
@@ -268,33 +260,49 @@ class Exchange:
         if upstream is not None:
             upstream.cancel()
 
-    def _try_again(self, retry: RetryState, *, retriable: bool) -> bool:
-        """Schedule a retry if there is to be one; otherwise note why not and return False."""
+    def _try_again(self, *, retriable: bool) -> bool:
+        """Schedule another attempt if there is to be one; otherwise note why not and return False."""
+        retry = self._retry
+        if retry is None:
+            if not retriable:
+                return False
+            retry = self._start_retrying()
         decision = retry.decide(retriable=retriable)
         if decision is Decision.RETRY:
-            self._wait_for_retry(retry)
+            self._backoff_ms = retry.backoff_ms()
+            self._router.deadlines.set(self._on_backoff_end, self._backoff_ms)
             return True
         self.flags = _DECISION_FLAGS.get(decision, ())
         return False
 
-    def _wait_for_retry(self, retry: RetryState) -> None:
-        if self._context is None and self._route is not None:
-            self._context, _ = make_context(self._route, self.head, self.encoder, retry)
-        self._backoff_ms = retry.backoff_ms()
-        self._router.deadlines.set(self._on_backoff_end, self._backoff_ms)
+    def _start_retrying(self) -> RetryState:
+        """The first attempt has failed: from now on the balancer has to know what was tried."""
+        cluster, route, rules = self.cluster, self._route, self._retry_rules
+        assert cluster is not None
+        assert route is not None
+        assert rules is not None
+        retry = self._retry = RetryState(rules, cluster.resources, cluster.stats, self._router.random)
+        if self.host is not None:
+            retry.on_host_attempted(self.host)
+        if self._context is None:
+            self._context, _ = make_context(route, self.head, self.encoder)
+        self._context.retry = retry
+        return retry
 
     def _on_backoff_end(self) -> None:
         if self._ended or self._backoff_ms is None or self.cluster is None:
             return  # ended in the same sweep
         self._backoff_ms = None
+        if self._route is not None:
+            self._tell_expected_timeout(self._route)
         self._start_attempt(self.cluster)
 
     def _abandon_retries(self, body: RequestBody, *, sent: bool) -> None:
         """The body is too long to be kept for them; what a connection is to be sent first is not let go."""
-        assert self._retry is not None
         assert self.cluster is not None
-        self._retry.release()
-        self._retry = None
+        if self._retry is not None:
+            self._retry.release()
+        self._retry_rules = None
         self.cluster.stats.retry_or_shadow_abandoned += 1
         if sent:
             body.discard()
@@ -302,20 +310,11 @@ class Exchange:
     def _send_body(self, body: RequestBody, encoder: RequestEncoder) -> None:
         """Send what has been received of the body so far; keep it if it may be needed again."""
         body.send(encoder, complete=self._request_ended)
-        if self._retry is None:
+        if self._retry_rules is None:
             body.discard()
         if self._request_paused:
             self._request_paused = False
             self.encoder.resume_request()
-
-    def _start_mirrors(self, cluster_names: list[str], route: ReadyRoute) -> None:
-        """Send copies of the request; one to a cluster that is not there is dropped."""
-        own_address = self.encoder.local_address.rpartition(":")[0].encode("latin-1")
-        for name in cluster_names:
-            if name in self._router.clusters:
-                mirror = Exchange(self._router, DeafClient(), mirrored_head(self.head, self.head.headers, own_address))
-                self._mirrors = (*self._mirrors, mirror)
-                mirror.forward(route.without_retries, name)
 
     # Time
 
@@ -329,11 +328,14 @@ class Exchange:
         """Time since the request was complete; 0 before that."""
         return int((self._router.loop.time() - self._request_complete_at) * 1000) if self._request_ended else 0
 
-    def _expected_timeout_ms(self, route: ReadyRoute) -> int:
-        """Return how long the host has at most, 0 for ever."""
-        left_ms = route.timeout_ms - self._elapsed_ms() if route.timeout_ms else 0
-        per_try_ms = route.per_try_timeout_ms
-        return min(left_ms, per_try_ms) if left_ms and per_try_ms else left_ms or per_try_ms
+    def _tell_expected_timeout(self, route: ReadyRoute) -> None:
+        """Let the host know how long it has at most."""
+        if not route.timeout_ms and not route.per_try_timeout_ms:
+            return
+        expected_ms = route.timeout_ms - self._elapsed_ms() if route.timeout_ms else route.per_try_timeout_ms
+        if route.per_try_timeout_ms:
+            expected_ms = min(expected_ms, route.per_try_timeout_ms)
+        replace_header(self.head.headers, b"x-envoy-expected-rq-timeout-ms", b"%d" % expected_ms)
 
     def _on_route_timeout(self) -> None:
         if self._ended:
@@ -389,7 +391,7 @@ class Exchange:
         self._ended = True
         if self._filters is not None:
             self._filters.cancel()
-            self.flags = (*self.flags, *self._filters.flags)
+            self.flags = (*self._filters.flags, *self.flags)
         route = self._route
         if route is not None and route.timeout_ms:
             self._router.deadlines.clear(self._on_route_timeout, route.timeout_ms)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import attrs
 
 from proxy.codec.http1_request import RequestHead
-from proxy.config.route_config import Route, VirtualHost
+from proxy.config.route_config import Route, RouteAction, VirtualHost
 from proxy.load_balancer.hash_policy import HashPolicies
 from proxy.router.cors import compile_cors
 from proxy.router.fault import compile_abort
@@ -19,7 +19,8 @@ from proxy.router.weighted_clusters import WeightedClusters
 class ReadyRoute:
     """One route; parts that it has not are None, timeouts that it has not are 0.
 
-    `only_cluster` is the cluster of a route that does nothing but forward to it: no draw among clusters, no filter.
+    `for_mirrors` is what a copy of a request gets: the timeout and the hash, one attempt. `only_cluster` is the
+    cluster of a route that does nothing but forward to it: no draw among clusters, no filter.
     """
 
     __slots__ = (
@@ -29,6 +30,7 @@ class ReadyRoute:
         "cors",
         "direct_reply",
         "fault",
+        "for_mirrors",
         "hash_policies",
         "matches",
         "mirrors",
@@ -56,12 +58,7 @@ class ReadyRoute:
         self.mirrors = action.mirrors
         self.clusters = None if self.direct_reply is not None else WeightedClusters(config)
         self.only_cluster = self._only_cluster()
-
-    @property
-    def without_retries(self) -> "ReadyRoute":
-        """The timeouts and the hash of this route, for one attempt: what a mirrored request gets."""
-        action = attrs.evolve(self.config.action, retry=None, mirrors=(), prefix_rewrite="", regex_rewrite=None)
-        return ReadyRoute(Route(action=attrs.evolve(action, host_rewrite="", cors=None)))
+        self.for_mirrors = self if not action.mirrors else ReadyRoute(_for_mirrors(action))
 
     def _only_cluster(self) -> str | None:
         filters = (self.fault, self.cors, self.direct_reply, self.rewrite, self.mirrors or None)
@@ -69,6 +66,11 @@ class ReadyRoute:
         if only is None or only.request_edits or only.response_edits or any(each is not None for each in filters):
             return None
         return only.cluster
+
+
+def _for_mirrors(action: RouteAction) -> Route:
+    kept = RouteAction(cluster=action.cluster, timeout_ms=action.timeout_ms, hash_policy=action.hash_policy)
+    return Route(action=attrs.evolve(kept, weighted_clusters=action.weighted_clusters))
 
 
 class ReadyVirtualHost:

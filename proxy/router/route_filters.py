@@ -14,7 +14,7 @@ from proxy.router.cors import PREFLIGHT_DETAILS
 from proxy.router.fault import DELAY_FLAG, draw_abort, draw_delay_ms
 from proxy.router.grpc_reply import grpc_reply_headers, is_grpc_request
 from proxy.router.local_reply import LocalReply
-from proxy.router.mirror import is_mirrored
+from proxy.router.mirror import is_mirrored, mirrored_head
 from proxy.router.route import ReadyRoute
 from proxy.router.router import Router
 from proxy.router.weighted_clusters import ClusterChoice
@@ -26,7 +26,17 @@ if TYPE_CHECKING:
 class RouteFilters:
     """The filters of one exchange. `flags` go to the access log whatever becomes of the request."""
 
-    __slots__ = ("_allowed_origin", "_choice", "_delay_ms", "_exchange", "_random_value", "_route", "_router", "flags")
+    __slots__ = (
+        "_allowed_origin",
+        "_choice",
+        "_delay_ms",
+        "_exchange",
+        "_mirrors",
+        "_random_value",
+        "_route",
+        "_router",
+        "flags",
+    )
 
     def __init__(self, route: ReadyRoute, router: Router, exchange: "Exchange") -> None:
         self._route = route
@@ -35,6 +45,7 @@ class RouteFilters:
         self._choice: ClusterChoice | None = None
         self._allowed_origin: bytes | None = None
         self._delay_ms: int | None = None  # the fault's delay, while it lasts
+        self._mirrors: list[Exchange] = []
         self._random_value = router.random.random()
         self.flags: tuple[ResponseFlag, ...] = ()
 
@@ -63,9 +74,25 @@ class RouteFilters:
         if self._route.rewrite is not None:
             self._route.rewrite(head)
 
-    def mirror_clusters(self) -> list[str]:
-        """Return the clusters that get a copy of this request."""
-        return [mirror.cluster for mirror in self._route.mirrors if is_mirrored(mirror, self._random_value)]
+    def start_mirrors(self) -> None:
+        """Send copies of the request's head; a copy for a cluster that is not there is dropped."""
+        exchange = self._exchange
+        for mirror in self._route.mirrors:
+            if mirror.cluster in self._router.clusters and is_mirrored(mirror, self._random_value):
+                own_address = exchange.encoder.local_address.rpartition(":")[0].encode("latin-1")
+                copy = exchange.copy(mirrored_head(exchange.head, exchange.head.headers, own_address))
+                self._mirrors.append(copy)
+                copy.forward(self._route.for_mirrors, mirror.cluster)
+
+    def mirror_data(self, data: bytes) -> None:
+        """Send copies of a piece of the request's body."""
+        for mirror in self._mirrors:
+            mirror.on_request_data(data)
+
+    def mirror_end(self, trailers: HeaderList) -> None:
+        """The request is complete."""
+        for mirror in self._mirrors:
+            mirror.on_request_end(trailers)
 
     def edit_response(self, head: ResponseHead) -> None:
         """Change a response's head, the host's or our own."""

@@ -130,6 +130,7 @@ class UpstreamRequest:
     def _on_per_try_timeout(self) -> None:
         if not self._per_try_timeout_ms:
             return  # ended in the same sweep
+        self._cluster.stats.upstream_rq_per_try_timeout += 1
         self.time_out(responding=False)
         self._exchange.on_per_try_timeout()
 

@@ -22,10 +22,11 @@ from proxy.upstream.stream import PoolClient, ResetReason
 class ConnectAttempt:
     """One connection being opened."""
 
-    __slots__ = ("_pool", "started", "task", "timeout_ms")
+    __slots__ = ("_pool", "draining", "started", "task", "timeout_ms")
 
     def __init__(self, pool: "ConnectionPool") -> None:
         self._pool = pool
+        self.draining = False  # the connection is for the requests that wait now, and for none to come
         self.started = pool.loop.time()
         self.timeout_ms = pool.config.connect_timeout_ms
         self.task = pool.loop.create_task(pool.open(self))
@@ -99,8 +100,8 @@ class ConnectionPool:
 
     def drain(self) -> None:
         """Close idle connections now and busy ones when their request is done."""
-        for connection in self._connections:
-            connection.draining = True
+        for each in (*self._connections, *self._attempts):
+            each.draining = True
         for connection in tuple(self._idle):
             connection.close()
 
@@ -121,6 +122,7 @@ class ConnectionPool:
         self._end_attempt(attempt)
         self.stats.connect_time_ms.record(round((self.loop.time() - attempt.started) * 1000))
         self._connections.add(connection)
+        connection.draining = attempt.draining
         self.on_connection_free(connection)
 
     def on_connection_free(self, connection: UpstreamConnection) -> None:
@@ -129,6 +131,10 @@ class ConnectionPool:
             client = self._pending.popleft()
             self._count_pending(-1)
             self._assign(connection, client)
+            self._connect_if_needed()
+            return
+        if connection.draining:
+            connection.close()
             return
         timeout_ms = self.config.idle_timeout_ms
         if timeout_ms:
