@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 from aiohttp import web
 
-from outlier import Detector, EjectionEvent, Runtime, TimeSource
+from outlier import Detector, EjectionEvent, RandomGenerator, Runtime, TimeSource
 from proxy.admin.application import create_admin
 from proxy.admin.context import AdminContext, ListenerStatus, ServerState
 from proxy.cluster.cluster import Environment
@@ -58,6 +58,7 @@ class Server:
     Args:
         bootstrap: Its options.
         time_source: Clock of detectors and balancers; None takes the event loop's.
+        random: Chance of balancing, enforcement, jitter and ids; None takes the interpreter's.
         drive_sweeps: Makes what fires a detector's sweeps; goes with a clock that is not the loop's.
 
     Use from inside a running event loop: `start`, then `drain` or `close`.
@@ -68,6 +69,7 @@ class Server:
         bootstrap: Bootstrap,
         *,
         time_source: TimeSource | None = None,
+        random: RandomGenerator | None = None,
         drive_sweeps: Callable[[Detector, asyncio.AbstractEventLoop], SweepDriver] = OutlierDriver,
     ) -> None:
         self.bootstrap = bootstrap
@@ -82,11 +84,11 @@ class Server:
         self.events = EventStream(self._time_source)
         self._health_failed = False
         self._deadlines = Deadlines(self._loop)
-        self._random = SystemRandom()
+        self._random = random or SystemRandom()
         self._event_log = LogFile(bootstrap.event_log) if bootstrap.event_log is not None else None
         self._access_log = LogFile(bootstrap.access_log) if bootstrap.access_log is not None else None
         self._outlier_events = OutlierEvents(self._event_log)
-        self._health_check_events = HealthCheckEvents(bootstrap.health_checks)
+        self._health_check_events = HealthCheckEvents(bootstrap.health_checks, self.events.publish)
         self.cluster_manager = ClusterManager(
             Environment(
                 loop=self._loop,

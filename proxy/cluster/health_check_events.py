@@ -1,6 +1,6 @@
 """Where the events of active health checks go: Envoy's event log files, and the sidecar's own log."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import structlog
@@ -20,8 +20,9 @@ _MESSAGES = {
     EventKind.NO_LONGER_DEGRADED: "health_check.host_undegraded",
     EventKind.SUCCESS: "health_check.check_passed",
 }
+_SINGLE_CHECKS = frozenset({EventKind.FAILURE, EventKind.SUCCESS})
 # A host that goes out asks a person to look; single checks are for who looks closely.
-_LEVELS = {EventKind.EJECT_UNHEALTHY: "warning", EventKind.FAILURE: "debug", EventKind.SUCCESS: "debug"}
+_LEVELS = dict.fromkeys(_SINGLE_CHECKS, "debug") | {EventKind.EJECT_UNHEALTHY: "warning"}
 
 
 class HealthCheckEvents:
@@ -29,12 +30,14 @@ class HealthCheckEvents:
 
     Args:
         rules: Whose health checks name files; each file is opened once.
+        publish: Takes `kind` and facts of each change of a host's health, for those who watch.
 
     Raises:
         LogFileError: A file cannot be opened.
     """
 
-    def __init__(self, rules: Iterable[HealthCheckRule] = ()) -> None:
+    def __init__(self, rules: Iterable[HealthCheckRule] = (), publish: Callable[..., object] | None = None) -> None:
+        self._publish = publish
         paths = {rule.health_check.event_log_path for rule in rules}
         self._files = {path: LogFile(path) for path in sorted(path for path in paths if path is not None)}
 
@@ -52,3 +55,5 @@ class HealthCheckEvents:
         if incident.failure is not None:
             facts["failure_type"] = incident.failure.value
         getattr(log, _LEVELS.get(incident.kind, "info"))(_MESSAGES[incident.kind], **facts)
+        if self._publish is not None and incident.kind not in _SINGLE_CHECKS:
+            self._publish("health", event=incident.kind.value, **facts)

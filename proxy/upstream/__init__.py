@@ -1,0 +1,1 @@
+"""Upstream hosts: what is known of them, how they are reached and checked. Start at `host`."""

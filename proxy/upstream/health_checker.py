@@ -13,7 +13,7 @@ from outlier.sources import RandomGenerator, TimeSource
 from proxy.config.health_check import HealthCheck, HttpHealthCheck
 from proxy.upstream.health_checker_events import HealthCheckEvent
 from proxy.upstream.health_checker_http import HttpProbe
-from proxy.upstream.health_checker_probe import CheckResult, Probe
+from proxy.upstream.health_checker_probe import CheckResult, Probe, Report
 from proxy.upstream.health_checker_session import Failure, HealthCheckSession, HealthCheckStats, Incident, Transition
 from proxy.upstream.health_checker_tcp import TcpProbe
 from proxy.upstream.host import HealthFlag, Host
@@ -36,6 +36,21 @@ class Checked:
     recovered: bool
 
 
+MakeProbe = Callable[[Host, HealthCheck, str, asyncio.AbstractEventLoop, Report], Probe]
+
+
+def make_probe(
+    host: Host, settings: HealthCheck, cluster_name: str, loop: asyncio.AbstractEventLoop, report: Report
+) -> Probe:
+    """Return the probe of the protocol that `settings` ask for."""
+    check, reuse_connection = settings.check, settings.reuse_connection
+    if isinstance(check, HttpHealthCheck):
+        return HttpProbe(
+            host, check, authority=cluster_name, reuse_connection=reuse_connection, loop=loop, report=report
+        )
+    return TcpProbe(host, check, reuse_connection=reuse_connection, loop=loop, report=report)
+
+
 class HealthChecker:
     """Checks every host of a cluster, each in its own rhythm, from `add_host` to `remove_host`.
 
@@ -48,6 +63,7 @@ class HealthChecker:
         has_traffic: Whether the cluster has had a connection; until it has, checks are rarer.
         on_check: Takes each result.
         on_event: Takes each event.
+        make_probe: Makes what asks one host.
 
     Attributes:
         stats: Envoy's statistics of the checker.
@@ -64,6 +80,7 @@ class HealthChecker:
         has_traffic: Callable[[], bool],
         on_check: Callable[[Checked], None],
         on_event: Callable[[HealthCheckEvent], None],
+        make_probe: MakeProbe = make_probe,
     ) -> None:
         self.settings = settings
         self.cluster_name = cluster_name
@@ -71,6 +88,7 @@ class HealthChecker:
         self.random = random
         self.stats = HealthCheckStats()
         self.on_check = on_check
+        self.make_probe = make_probe
         self._time_source = time_source
         self._has_traffic = has_traffic
         self._had_traffic = False
@@ -150,7 +168,7 @@ class _HostCheck:
             checker.random,
             lambda incident: checker.tell(host, incident),
         )
-        self._probe = self._make_probe()
+        self._probe = checker.make_probe(host, checker.settings, checker.cluster_name, checker.loop, self._finish)
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
 
@@ -216,23 +234,3 @@ class _HostCheck:
     def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-
-    def _make_probe(self) -> Probe:
-        checker, host = self._checker, self.session.host
-        settings = checker.settings
-        if isinstance(settings.check, HttpHealthCheck):
-            return HttpProbe(
-                host,
-                settings.check,
-                authority=checker.cluster_name,
-                reuse_connection=settings.reuse_connection,
-                loop=checker.loop,
-                report=self._finish,
-            )
-        return TcpProbe(
-            host,
-            settings.check,
-            reuse_connection=settings.reuse_connection,
-            loop=checker.loop,
-            report=self._finish,
-        )

@@ -1,7 +1,7 @@
 """A cluster without listeners: its clocks are the test's, its sockets are not opened."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import attrs
@@ -36,6 +36,11 @@ class ManualLoop:
         timer = ManualTimer(self, when_s * 1000, callback)
         self.timers.append(timer)
         return timer
+
+    def create_task(self, coroutine: Coroutine[Any, Any, None]) -> "ManualTimer":
+        """Open no connection; what stands for the task can be cancelled like one."""
+        coroutine.close()
+        return ManualTimer(self, 0, lambda: None)
 
     def run_soon(self) -> None:
         """Run what was asked for by `call_soon`, and what that asks for."""
