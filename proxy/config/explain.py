@@ -102,6 +102,7 @@ _POOL_FIELDS: Mapping[str, tuple[str, str]] = {
 }
 
 
+_NOT_APPLIED = frozenset({"max_connection_duration_ms"})
 Selection = Callable[[ClusterConfig], bool]
 
 
@@ -206,7 +207,8 @@ class _Explainer:
         pool = self._policy.connection_pool if self._policy is not None else None
         block = getattr(pool, section) if pool is not None else None
         if name in sent and block is not None and getattr(block, field):
-            origin = self._field("connection_pool", section, field)
+            remark = "; not applied by the sidecar yet" if name in _NOT_APPLIED else ""
+            origin = self._field("connection_pool", section, field, text=remark)
         elif prefix:
             origin = Origin(kind=OriginKind.ISTIO, text="Istio sends no limit")
         else:

@@ -124,8 +124,11 @@ def _subset_block(parent: TrafficPolicy, subset: TrafficPolicy) -> Iterator[str]
 
 
 def _pool(pool: ConnectionPool) -> Advice:
-    if pool.tcp is not None and pool.tcp.tcp_keepalive is not None:
-        yield ("connectionPool", "tcp", "tcpKeepalive"), NOT_APPLIED
+    tcp = pool.tcp
+    if tcp is not None and tcp.tcp_keepalive is not None:
+        yield ("connectionPool", "tcp", "tcpKeepalive"), "is not applied by the sidecar yet"
+    if tcp is not None and tcp.max_connection_duration is not None:
+        yield ("connectionPool", "tcp", "maxConnectionDuration"), "is not applied by the sidecar yet"
     http = pool.http
     if http is None:
         return
