@@ -252,13 +252,13 @@ class Exchange:
         self.host = host
         if self._retry is not None:
             self._retry.on_host_attempted(host)
-        upstream = self._upstream = UpstreamRequest(self, cluster, host, self._router.deadlines)
-        upstream.start()
+        self._upstream = UpstreamRequest(self, cluster, host, self._router.deadlines)
+        self._upstream.start()
 
     def _cancel_attempt(self) -> None:
-        upstream, self._upstream = self._upstream, None
-        if upstream is not None:
-            upstream.cancel()
+        if self._upstream is not None:
+            self._upstream.cancel()
+            self._upstream = None
 
     def _try_again(self, *, retriable: bool) -> bool:
         """Schedule another attempt if there is to be one; otherwise note why not and return False."""
@@ -278,9 +278,7 @@ class Exchange:
     def _start_retrying(self) -> RetryState:
         """The first attempt has failed: from now on the balancer has to know what was tried."""
         cluster, route, rules = self.cluster, self._route, self._retry_rules
-        assert cluster is not None
-        assert route is not None
-        assert rules is not None
+        assert cluster is not None and route is not None and rules is not None  # noqa: PT018 - one fact
         retry = self._retry = RetryState(rules, cluster.resources, cluster.stats, self._router.random)
         if self.host is not None:
             retry.on_host_attempted(self.host)
