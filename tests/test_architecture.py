@@ -19,7 +19,8 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"cluster"}),
     frozenset({"router"}),
     frozenset({"http", "push", "admin"}),
-    frozenset({"server", "testing"}),
+    frozenset({"server"}),
+    frozenset({"testing"}),
     frozenset({"cli"}),
 )
 
