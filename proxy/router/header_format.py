@@ -141,6 +141,10 @@ def _host(stream: StreamInfo, _: ResponseHead | None) -> bytes:
     return stream.host.address.encode() if stream.host is not None else b""
 
 
+def _attempts(stream: StreamInfo, response: ResponseHead | None) -> bytes:
+    return b"%d" % (stream.attempts if response is not None else max(1, stream.attempts))  # about to be made
+
+
 def _status(_: StreamInfo, response: ResponseHead | None) -> bytes:
     return b"%d" % (response.status if response is not None else 0)
 
@@ -160,5 +164,5 @@ _OPERATORS: Mapping[str, HeaderFormat] = {
     "RESPONSE_FLAGS": lambda stream, _: flags_text(stream.flags).encode(),
     "UPSTREAM_CLUSTER": _cluster,
     "UPSTREAM_HOST": _host,
-    "UPSTREAM_REQUEST_ATTEMPT_COUNT": lambda stream, _: b"%d" % stream.attempts,
+    "UPSTREAM_REQUEST_ATTEMPT_COUNT": _attempts,
 }

@@ -156,6 +156,7 @@ def test_what_is_no_known_operator_stays_as_written(text):
         ("%DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT%|%DOWNSTREAM_LOCAL_PORT%", b"127.0.0.1|80"),
         ("%UPSTREAM_HOST%|%UPSTREAM_CLUSTER%", b"|"),
         ("%RESPONSE_CODE%|%RESPONSE_FLAGS%|%RESPONSE_CODE_DETAILS%", b"0|-|"),
+        ("%UPSTREAM_REQUEST_ATTEMPT_COUNT%", b"1"),
     ],
 )
 def test_operators_of_a_request(text, expected):
