@@ -251,7 +251,10 @@ async def soak(options: argparse.Namespace) -> dict[str, Any]:
             run = Soak(subject, target, upstreams, options)
             await run.run()
             left = await leftovers(subject, target, before)
-            events = collections.Counter(event.line["action"] for event in subject.events(target.cluster_name))
+            lines = [event.line for event in subject.events(target.cluster_name)]
+            events = collections.Counter(
+                line["action"] for line in lines if line["enforced"] or line["action"] == "UNEJECT"
+            )
     lasted_s = run.footprints[-1].second
     settled_mb, last_mb = growth(run.footprints, 60.0 if lasted_s > 120 else lasted_s / 4)
     return {

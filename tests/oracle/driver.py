@@ -30,6 +30,7 @@ from tests.oracle.upstream import Answer, Request, Upstream
 SETTLE_S = 0.02
 CONCURRENT_SCENARIOS = 16
 UNEJECTION_DEADLINE_S = 60.0
+RATES_POLL_S = 0.2  # rates stay for a whole interval
 COMPARED_STATS = (
     "lb_healthy_panic",
     "membership_degraded",
@@ -300,7 +301,7 @@ class _Driver:
                     rates = tuple(_rates(views.get(address)) for address in addresses)
                     if any(rate != "None None" for rate in rates):
                         break
-                    await asyncio.sleep(SETTLE_S * 2)
+                    await asyncio.sleep(RATES_POLL_S)
         return rates
 
     async def _stats(self) -> dict[str, int]:

@@ -4,7 +4,19 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tests.oracle.scenario import ABORT, OK, REFUSE, AwaitUnejection, Play, Probe, Rest, Scenario, Step
+from tests.oracle.scenario import (
+    ABORT,
+    OK,
+    REFUSE,
+    AwaitSweep,
+    AwaitUnejection,
+    Load,
+    Play,
+    Probe,
+    Rest,
+    Scenario,
+    Step,
+)
 
 # How often each kind of answer is drawn.
 _ANSWERS = {
@@ -38,16 +50,19 @@ BALANCERS = ("ROUND_ROBIN", "RING_HASH")
 def random_scenario(seed: str, number: int, balancers: Sequence[str] = BALANCERS) -> Scenario:
     """Return scenario `number` of a seed, with one of the balancers.
 
-    Two of three scenarios play any answers while nothing is ever unejected; the third lets hosts come back, several
-    times.
+    Of four scenarios two play any answers while nothing is ever unejected, one lets hosts come back, several times, and
+    one is about the rates that a sweep judges, with fields that no DestinationRule reaches.
     """
     chance = random.Random(f"{seed}/{number}")
-    timed = number % 3 == 2
+    name = f"random scenario {number} of seed {seed}"
+    if number % 4 == 3:
+        return _rates_scenario(chance, name)
+    timed = number % 4 == 2
     hosts = chance.choice((1, 2, 2, 3, 3, 3, 4, 5, 6, 10))
     rule = _rule(chance)
     steps = _timed_steps(chance, hosts, rule) if timed else _steps(chance, hosts)
     return Scenario(
-        name=f"random scenario {number} of seed {seed}",
+        name=name,
         hosts=hosts,
         rule=rule,
         steps=steps,
@@ -98,3 +113,47 @@ def _timed_steps(chance: random.Random, hosts: int, rule: dict[str, Any]) -> tup
         if chance.random() < 0.4:
             steps.append(Rest(ejections + 1))
     return (*steps, Probe())
+
+
+def _rates_scenario(chance: random.Random, name: str) -> Scenario:
+    hosts = chance.randint(2, 6)
+    requests = chance.choice((8, 10, 15, 20))
+    # Mostly the same number of failures or none, so that averages meet their thresholds exactly.
+    failures = (0, 0, 0, requests // 2, requests, chance.randint(0, requests))
+    split = chance.random() < 0.4
+    fields: dict[str, Any] = {
+        "success_rate_minimum_hosts": chance.randint(1, hosts + 1),
+        "success_rate_request_volume": chance.choice((8, 10, 15, 20)),
+        "success_rate_stdev_factor": chance.choice((0, 500, 1_000, 1_414, 1_900)),
+        "failure_percentage_minimum_hosts": chance.randint(1, hosts + 1),
+        "failure_percentage_request_volume": chance.choice((8, 10, 15, 20)),
+        "failure_percentage_threshold": chance.choice((0, 50, 51, 85, 100)),
+    }
+    enforceable = ["enforcing_success_rate", "enforcing_failure_percentage"]
+    if split:
+        fields["consecutive_local_origin_failure"] = 0
+        enforceable += ["enforcing_local_origin_success_rate", "enforcing_failure_percentage_local_origin"]
+    fields |= dict.fromkeys(enforceable, 0) | {chance.choice(enforceable): 100}
+    load = Load(
+        requests,
+        tuple(chance.choice(failures) for _ in range(hosts)),
+        chance.choice(("500", "reset", "fin")) if split else "500",
+    )
+    # A sweep judges what came since the last one, and the end of an ejection is a sweep; the few requests before it
+    # stay below the least volume. Where Envoy's order of hosts, a hash map's, decides who goes, there is nothing to
+    # compare: so all hosts may go, and one measure is enforced, for a host ejected by two counts twice towards the
+    # cap.
+    return Scenario(
+        name=name,
+        hosts=hosts,
+        rule={
+            "consecutive5xxErrors": 0,
+            "consecutiveGatewayErrors": 1,
+            "maxEjectionPercent": 100,
+            "splitExternalLocalOriginErrors": split,
+        },
+        overrides=fields,
+        steps=(Play(0, ("503",)), AwaitUnejection(), load, AwaitSweep(), Probe()),
+        interval_ms=4_000,
+        base_ejection_time_ms=500,
+    )

@@ -46,6 +46,8 @@ class Subject:
         self._process: asyncio.subprocess.Process | None = None
         self._events: dict[str, list[Event]] = {}
         self._events_read = 0
+        self._admin_turn = asyncio.Lock()
+        self._hosts_page: asyncio.Task[dict[str, dict[str, HostView]]] | None = None
 
     async def start(self) -> None:
         """Start the process and return once it serves; `listen` and `admin` are set then."""
@@ -78,8 +80,8 @@ class Subject:
         return self._process.pid
 
     async def get(self, path: str) -> str:
-        """Return the body of an admin page."""
-        async with self._http.get(f"http://{self.admin}{path}") as response:
+        """Return the body of an admin page; one at a time, because the proxy has requests to carry meanwhile."""
+        async with self._admin_turn, self._http.get(f"http://{self.admin}{path}") as response:
             response.raise_for_status()
             return await response.text()
 
@@ -95,7 +97,16 @@ class Subject:
         }
 
     async def hosts(self) -> dict[str, dict[str, HostView]]:
-        """Return what `/clusters?format=json` shows, by cluster and address."""
+        """Return what `/clusters?format=json` shows, by cluster and address.
+
+        The page shows all clusters, so callers who ask while it is being fetched share it: the proxy under comparison
+        has requests to carry.
+        """
+        if self._hosts_page is None or self._hosts_page.done():
+            self._hosts_page = asyncio.create_task(self._fetch_hosts())
+        return await asyncio.shield(self._hosts_page)
+
+    async def _fetch_hosts(self) -> dict[str, dict[str, HostView]]:
         page = json.loads(await self.get("/clusters?format=json"))
         return {
             cluster["name"]: dict(_host_view(host) for host in cluster.get("host_statuses", []))
