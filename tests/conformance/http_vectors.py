@@ -285,11 +285,11 @@ def _retry(row: Row) -> None:
 
 def _backoff(row: Row) -> None:
     """The n-th wait covers [0, bound) evenly; drawn from our own random numbers, like the recording from Envoy's."""
-    policy = RetryPolicy(num_retries=4, retry_on="5xx", base_interval_ms=100)
-    random = SeededRandom(1)
+    rules = RetryRules(RetryPolicy(num_retries=4, retry_on="5xx", base_interval_ms=100))
+    resources, stats, random = ResourceManager(CircuitBreakers()), ClusterStats(), SeededRandom(1)
     waits = []
-    for _ in range(2_000):
-        state = RetryState(RetryRules(policy), ResourceManager(CircuitBreakers()), ClusterStats(), random)
+    for _ in range(1_000):
+        state = RetryState(rules, resources, stats, random)
         for _ in range(row["retry"]):
             state.decide(retriable=True)
         waits.append(state.backoff_ms())
