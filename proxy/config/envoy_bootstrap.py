@@ -10,9 +10,11 @@ import attrs
 
 from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap, ServiceListener
-from proxy.config.cluster_config import Locality
+from proxy.config.cluster_config import ClusterType, Locality
 from proxy.config.envoy_cluster import envoy_address, envoy_cluster, typed
+from proxy.config.envoy_health_check import add_health_check
 from proxy.config.envoy_routes import CORS_FILTER, FAULT_FILTER, envoy_virtual_host, envoy_virtual_hosts
+from proxy.config.health_check import HealthCheckRules
 from proxy.config.host_names import complete_host
 from proxy.config.route_config import Route, VirtualHost
 from proxy.config.snapshot import ConfigSnapshot
@@ -40,12 +42,24 @@ def envoy_bootstrap(snapshot: ConfigSnapshot, options: Bootstrap) -> dict[str, A
         "admin": {"address": _address(options.admin)},
         "static_resources": {
             "listeners": listeners,
-            "clusters": [envoy_cluster(cluster) for cluster in snapshot.clusters.values()],
+            "clusters": _clusters(snapshot, options),
         },
     }
     if options.event_log is not None:
         bootstrap["cluster_manager"] = {"outlier_detection": {"event_log_path": str(options.event_log)}}
     return bootstrap
+
+
+def _clusters(snapshot: ConfigSnapshot, options: Bootstrap) -> list[dict[str, Any]]:
+    rules = HealthCheckRules(options.health_checks)
+    messages = []
+    for config in snapshot.clusters.values():
+        message = envoy_cluster(config)
+        health_check = rules.find(config.service_host, config.port)
+        if health_check is not None and config.type is not ClusterType.ORIGINAL_DST:
+            add_health_check(message, health_check)
+        messages.append(message)
+    return messages
 
 
 def _node(options: Bootstrap) -> dict[str, Any]:
