@@ -21,8 +21,6 @@ EXPECT = 64
 UPGRADE = 128
 NOTED_FIRST = 256  # bits from here on belong to the caller: the header is forwarded and its presence noted
 
-HeaderTable = Mapping[bytes, int]
-
 FRAMING_HEADERS: dict[bytes, int] = {
     b"host": HOST,
     b"content-length": CONTENT_LENGTH,
@@ -35,6 +33,31 @@ FRAMING_HEADERS: dict[bytes, int] = {
     b"te": TE,
     b"expect": EXPECT,
 }
+
+# Names remembered per table; clients repeat a few dozen, and one that invents names must not fill the memory.
+_MAX_REMEMBERED_NAMES = 1_000
+
+
+class HeaderTable(dict[bytes, tuple[bytes, int | None]]):
+    """Header name as received -> the name in lower case and its mark, None for a header of no interest.
+
+    Filled as names are seen, because messages repeat them and their spelling.
+
+    Args:
+        marks: Lower-case name -> what the parser does with that header.
+    """
+
+    def __init__(self, marks: Mapping[bytes, int]) -> None:
+        super().__init__()
+        self.marks = dict(marks)
+
+    def __missing__(self, name: bytes) -> tuple[bytes, int | None]:
+        lower = name.lower()
+        known = (lower, self.marks.get(lower))
+        if len(self) < _MAX_REMEMBERED_NAMES:
+            self[name] = known
+        return known
+
 
 _pair = b": ".join
 _lines = b"\r\n".join

@@ -6,6 +6,7 @@ are passed on as they came, uncopied. An error is the last event of a list, so t
 served.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import httptools
@@ -52,7 +53,7 @@ class Http1Parser:
     """Bytes of one direction of one connection in, events out.
 
     Args:
-        table: What to do with which header (`headers.FRAMING_HEADERS` and the caller's own).
+        table: What to do with which header (`headers.FRAMING_HEADERS` and the caller's own); best shared.
         max_head_bytes: Longest accepted head, start line included.
         max_headers: Most header lines of a head, or of the trailers.
     """
@@ -79,9 +80,13 @@ class Http1Parser:
     )
 
     def __init__(
-        self, table: HeaderTable, *, max_head_bytes: int = MAX_HEAD_BYTES, max_headers: int = MAX_HEADERS
+        self,
+        table: HeaderTable | Mapping[bytes, int],
+        *,
+        max_head_bytes: int = MAX_HEAD_BYTES,
+        max_headers: int = MAX_HEADERS,
     ) -> None:
-        self._table = table
+        self._table = table if isinstance(table, HeaderTable) else HeaderTable(table)
         self._max_head_bytes = max_head_bytes
         self._max_headers = max_headers
         self._events: list[Any] = []
@@ -187,9 +192,8 @@ class Http1Parser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take one line of a head, or of the trailers."""
-        name = name.lower()
+        name, mark = self._table[name]
         value = value.rstrip(b" \t")
-        mark = self._table.get(name)
         if mark is None:
             self._headers.append((name, value))
         elif mark >= NOTED_FIRST and self._in_head:
@@ -227,8 +231,9 @@ class Http1Parser:
         headers, self._headers = self._headers, []
         if len(headers) + self._dropped > self._max_headers:
             raise ProtocolError("http1.too_many_headers", status=431, body=_TOO_LARGE)
-        received = max(self._read_bytes, self._head_bytes)  # adding up each head would cost every request
-        if received > self._max_head_bytes and start_line_bytes + _size(headers) > self._max_head_bytes:
+        limit = self._max_head_bytes
+        # Only a long read can hold a long head; adding up each would cost every request.
+        if (self._read_bytes > limit or self._head_bytes > limit) and start_line_bytes + _size(headers) > limit:
             raise head_too_large()
         self._dropped = 0
         self._unproductive_bytes = 0

@@ -5,6 +5,7 @@ the reply and the response code detail that Envoy's HTTP/1 codec and connection 
 no header.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import httptools
@@ -37,19 +38,12 @@ class RequestHead:
     empty without one.
     """
 
-    __slots__ = (
-        "authority",
-        "chunked",
-        "content_length",
-        "end_stream",
-        "expects_continue",
-        "headers",
-        "keep_alive",
-        "marks",
-        "method",
-        "path",
-        "upgrade",
-    )
+    content_length = -1
+    chunked = False
+    end_stream = True
+    keep_alive = True
+    expects_continue = False
+    upgrade = b""
 
     def __init__(self, method: bytes, path: bytes, authority: bytes, headers: HeaderList, marks: int) -> None:
         self.method = method
@@ -57,12 +51,6 @@ class RequestHead:
         self.authority = authority
         self.headers = headers
         self.marks = marks
-        self.content_length = -1
-        self.chunked = False
-        self.end_stream = True
-        self.keep_alive = True
-        self.expects_continue = False
-        self.upgrade = b""
 
     def __repr__(self) -> str:
         return f"RequestHead({self.method!r}, {self.path!r}, {self.authority!r})"
@@ -78,7 +66,11 @@ class RequestParser(Http1Parser):
     __slots__ = ("_expects_continue", "_held", "_host", "_replaying", "_target", "_upgrade")
 
     def __init__(
-        self, table: HeaderTable, *, max_head_bytes: int = MAX_HEAD_BYTES, max_headers: int = MAX_HEADERS
+        self,
+        table: HeaderTable | Mapping[bytes, int],
+        *,
+        max_head_bytes: int = MAX_HEAD_BYTES,
+        max_headers: int = MAX_HEADERS,
     ) -> None:
         super().__init__(table, max_head_bytes=max_head_bytes, max_headers=max_headers)
         self._held: bytes | None = None
@@ -146,7 +138,9 @@ class RequestParser(Http1Parser):
             raise ProtocolError("low_version", status=426, body=b"Upgrade Required")
         headers = self._finish_head(len(self._target))
         method = llhttp.get_method()
-        path, authority = split_target(method, self._target, self._host)
+        path, authority = self._target, self._host
+        if path[:1] != b"/" or not authority or b"#" in path:
+            path, authority = split_target(method, path, authority)
         headers.insert(0, (b"host", authority))
         head = RequestHead(method, path, authority, headers, self._marks)
         if self._marks & _BEYOND_HOST:
@@ -178,7 +172,7 @@ class RequestParser(Http1Parser):
             raise ProtocolError("http1.connection_header_rejected", reason="Connection names x-forwarded-*")
         remove_headers(head.headers, nominated)
         for name in nominated:
-            head.marks &= ~self._table.get(name, 0)
+            head.marks &= ~self._table.marks.get(name, 0)
 
     def on_message_complete(self) -> None:
         """Emit the end, unless the head was all."""

@@ -19,15 +19,14 @@ class ResponseHead:
     that were there. A `status` below 200 is an interim response, except 101. `end_stream` says that no body follows.
     """
 
-    __slots__ = ("chunked", "content_length", "end_stream", "headers", "marks", "status")
+    content_length = -1
+    chunked = False
+    end_stream = True
 
     def __init__(self, status: int, headers: HeaderList, marks: int) -> None:
         self.status = status
         self.headers = headers
         self.marks = marks
-        self.content_length = -1
-        self.chunked = False
-        self.end_stream = True
 
     def __repr__(self) -> str:
         return f"ResponseHead({self.status})"

@@ -7,7 +7,7 @@ source/common/http/conn_manager_utility.cc).
 """
 
 from outlier import RandomGenerator
-from proxy.codec.headers import DROP, FRAMING_HEADERS, NOTED_FIRST
+from proxy.codec.headers import DROP, FRAMING_HEADERS, NOTED_FIRST, HeaderTable
 from proxy.codec.http1_request import RequestHead
 
 REQUEST_ID = NOTED_FIRST
@@ -31,11 +31,14 @@ _CONTROL_HEADERS = (
     b"x-envoy-upstream-rq-timeout-ms",
 )
 
-REQUEST_HEADERS = FRAMING_HEADERS | {
-    **dict.fromkeys(_CONTROL_HEADERS, DROP),
-    b"x-request-id": REQUEST_ID,
-    b"x-forwarded-proto": FORWARDED_PROTO,
-}
+REQUEST_HEADERS = HeaderTable(
+    FRAMING_HEADERS
+    | {
+        **dict.fromkeys(_CONTROL_HEADERS, DROP),
+        b"x-request-id": REQUEST_ID,
+        b"x-forwarded-proto": FORWARDED_PROTO,
+    }
+)
 
 
 def prepare_request(head: RequestHead, scheme: bytes, random: RandomGenerator) -> None:
@@ -49,11 +52,6 @@ def prepare_request(head: RequestHead, scheme: bytes, random: RandomGenerator) -
 
 def uuid4(random: RandomGenerator) -> bytes:
     """Return a random UUID, version 4, as text."""
-    high, low = random.random(), random.random()
-    return b"%08x-%04x-4%03x-%04x-%012x" % (
-        high >> 32,
-        high >> 16 & 0xFFFF,
-        high & 0xFFF,
-        0x8000 | low >> 48 & 0x3FFF,
-        low & 0xFFFF_FFFF_FFFF,
-    )
+    digits = f"{random.random():016x}{random.random():016x}"
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}".encode()

@@ -92,7 +92,7 @@ def _noted(headers: HeaderList) -> int:
     """Return the marks of the headers that the connection manager looks for."""
     marks = 0
     for name, _ in headers:
-        marks |= RESPONSE_HEADERS.get(name, 0) & ~_FRAMING_MARKS
+        marks |= RESPONSE_HEADERS.marks.get(name, 0) & ~_FRAMING_MARKS
     return marks
 
 

@@ -8,7 +8,7 @@ means for the request, the host or the client is decided above. Ports the client
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from proxy.codec.headers import FRAMING_HEADERS, NOTED_FIRST, HeaderList
+from proxy.codec.headers import FRAMING_HEADERS, NOTED_FIRST, HeaderList, HeaderTable
 from proxy.codec.http1_encode import encode_chunk, encode_last_chunk, encode_request_head
 from proxy.codec.http1_parser import End
 from proxy.codec.http1_request import RequestHead
@@ -26,7 +26,7 @@ DEGRADED = NOTED_FIRST << 3
 GRPC_STATUS = NOTED_FIRST << 4
 RATE_LIMITED = NOTED_FIRST << 5
 
-RESPONSE_HEADERS = FRAMING_HEADERS | {
+_RESPONSE_MARKS = FRAMING_HEADERS | {
     b"server": SERVER,
     b"date": DATE,
     b"x-envoy-upstream-service-time": SERVICE_TIME,
@@ -34,7 +34,8 @@ RESPONSE_HEADERS = FRAMING_HEADERS | {
     b"grpc-status": GRPC_STATUS,
     b"x-envoy-ratelimited": RATE_LIMITED,
 }
-del RESPONSE_HEADERS[b"host"], RESPONSE_HEADERS[b"te"], RESPONSE_HEADERS[b"expect"]
+del _RESPONSE_MARKS[b"host"], _RESPONSE_MARKS[b"te"], _RESPONSE_MARKS[b"expect"]
+RESPONSE_HEADERS = HeaderTable(_RESPONSE_MARKS)
 
 # Above this much unsent data the sender of a body is paused.
 WRITE_HIGH_WATER_BYTES = 256 * 1024

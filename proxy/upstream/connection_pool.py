@@ -100,8 +100,10 @@ class ConnectionPool:
 
     def drain(self) -> None:
         """Close idle connections now and busy ones when their request is done."""
-        for each in (*self._connections, *self._attempts):
-            each.draining = True
+        for connection in self._connections:
+            connection.draining = True
+        for attempt in self._attempts:
+            attempt.draining = True
         for connection in tuple(self._idle):
             connection.close()
 
