@@ -26,6 +26,7 @@ from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap
 from proxy.config.health_check import HealthCheckRules
 from proxy.config.snapshot import EMPTY_SNAPSHOT, ConfigSnapshot
+from proxy.config.source_options import SourceScheme
 from proxy.deadlines import Deadlines
 from proxy.errors import ListenError
 from proxy.event_stream import EventStream
@@ -142,7 +143,7 @@ class Server:
         """
         self.state = ServerState.INITIALIZING
         paths = [str(path) for path in self.bootstrap.config_paths]
-        paths += [source.target for source in self.bootstrap.sources]
+        paths += [source.target for source in self.bootstrap.sources if source.scheme is SourceScheme.FILES]
         if paths:
             self._file_source = FileSource(paths, self.pipeline)
             self._file_source.load()
