@@ -1,7 +1,52 @@
-"""Misbehaving upstreams for tests, the demo and comparisons with other proxies."""
+"""Test your service, or your rule, behind a real sidecar: upstreams that misbehave, virtual time, a pytest plugin.
 
-from proxy.testing.faulty_upstream import FaultyUpstream
-from proxy.testing.reply import End, Fault, Framing, Reply
-from proxy.testing.request import RecordedRequest
+Start at `sidecar`. Names are imported when they are first used, so that the pytest plugin costs nothing to load.
+"""
 
-__all__ = ["End", "Fault", "FaultyUpstream", "Framing", "RecordedRequest", "Reply"]
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proxy.testing.app_upstream import Upstream
+    from proxy.testing.faulty_upstream import FaultyUpstream
+    from proxy.testing.reply import End, Fault, Framing, Reply
+    from proxy.testing.request import RecordedRequest
+    from proxy.testing.sidecar import Sidecar
+    from proxy.testing.simulated_clock import SimulatedClock
+    from proxy.testing.threaded import ThreadedFaultyUpstream, ThreadedResponse, ThreadedSidecar
+
+__all__ = [
+    "End",
+    "Fault",
+    "FaultyUpstream",
+    "Framing",
+    "RecordedRequest",
+    "Reply",
+    "Sidecar",
+    "SimulatedClock",
+    "ThreadedFaultyUpstream",
+    "ThreadedResponse",
+    "ThreadedSidecar",
+    "Upstream",
+]
+
+_MODULES = {
+    "End": "reply",
+    "Fault": "reply",
+    "FaultyUpstream": "faulty_upstream",
+    "Framing": "reply",
+    "RecordedRequest": "request",
+    "Reply": "reply",
+    "Sidecar": "sidecar",
+    "SimulatedClock": "simulated_clock",
+    "ThreadedFaultyUpstream": "threaded",
+    "ThreadedResponse": "threaded",
+    "ThreadedSidecar": "threaded",
+    "Upstream": "app_upstream",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

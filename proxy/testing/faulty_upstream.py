@@ -17,6 +17,7 @@ import attrs
 
 from proxy.testing.reply import End, Reply, Step, informational_heads, plan
 from proxy.testing.request import RecordedRequest, RequestReader
+from proxy.testing.threaded import ThreadedFaultyUpstream
 
 _LINGER_ZERO = struct.pack("ii", 1, 0)  # close() then sends RST instead of FIN
 
@@ -33,7 +34,7 @@ class _Script:
 
 
 class FaultyUpstream:
-    """An upstream whose answers are scripted; use as `async with`.
+    """An upstream whose answers are scripted; use as `async with`, or as `with` for its twin in a thread.
 
     >>> async with FaultyUpstream() as good, FaultyUpstream(status=503) as bad:  # doctest: +SKIP
     ...     bad.for_next(3, fault="reset")         # then 503 again
@@ -64,6 +65,7 @@ class FaultyUpstream:
         self._all_closed = asyncio.Event()
         self._all_closed.set()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._threaded: ThreadedFaultyUpstream | None = None
         self.requests: deque[RecordedRequest] = deque(maxlen=max_recorded)
         self.request_count = 0
         self.connection_count = 0
@@ -98,6 +100,16 @@ class FaultyUpstream:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __enter__(self) -> ThreadedFaultyUpstream:
+        self._threaded = ThreadedFaultyUpstream(self)
+        return self._threaded.__enter__()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._threaded is not None
+        self._threaded.__exit__(exc_type, exc, traceback)
 
     async def start(self) -> None:
         """Bind and accept.
