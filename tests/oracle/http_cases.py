@@ -15,7 +15,7 @@ class HttpCase:
     """Bytes from the client, and the bytes that the upstream answers each request with.
 
     `responses` is how many final responses the bytes ask for. `refuse` closes the upstream's port. `difference` is
-    why the sidecar deliberately differs from Envoy, and `status` what it answers then.
+    why the sidecar deliberately differs from Envoy, and `status` that of the first answer it gives then.
     """
 
     name: str
@@ -62,7 +62,21 @@ REQUESTS = (
             *("Proxy-Authorization: Basic x", "Proxy-Authenticate: x", "HTTP2-Settings: AAMAAABk"),
         ),
     ),
-    HttpCase(name="te gzip", request=_get("TE: gzip, trailers")),
+    HttpCase(name="te gzip", request=_get("TE: gzip")),
+    HttpCase(name="te gzip and trailers", request=_get("TE: gzip, trailers")),
+    HttpCase(name="te in capitals", request=_get("TE: Trailers")),
+    HttpCase(name="te of nothing", request=_get("TE:")),
+    HttpCase(name="te named by connection", request=_get("Connection: te", "TE: trailers")),
+    HttpCase(name="http2-settings alone", request=_get("HTTP2-Settings: AAMAAABk")),
+    HttpCase(name="proxy-connection close", request=_get("Proxy-Connection: close")),
+    HttpCase(name="connection names host", request=_get("Connection: host")),
+    HttpCase(
+        name="connection names a forwarding header",
+        request=_get("Connection: x-forwarded-for", "X-Forwarded-For: 1"),
+    ),
+    HttpCase(name="empty request id", request=_get("X-Request-Id:")),
+    HttpCase(name="two content types", request=_get("Content-Type: a", "Content-Type: b")),
+    HttpCase(name="two cookies", request=_get("Cookie: a=1", "Cookie: b=2")),
     HttpCase(
         name="forwarding headers",
         request=_get(
@@ -106,6 +120,8 @@ REQUESTS = (
             *("POST /x HTTP/1.1", "Host: {host}", "Transfer-Encoding: chunked", "Trailer: X-Sum"),
             body="3\r\nabc\r\n0\r\nX-Sum: 7\r\n\r\n",
         ),
+        difference="trailers are forwarded; Envoy drops them unless told otherwise",
+        status=200,
     ),
     HttpCase(
         name="expect continue",
@@ -130,6 +146,7 @@ REQUESTS = (
         difference="Istio's listeners allow upgrades; a bare Envoy listener does not",
         status=200,
     ),
+    HttpCase(name="upgrade to something else", request=_get("Connection: Upgrade", "Upgrade: foo")),
 )
 
 REFUSALS = (
@@ -162,7 +179,12 @@ REFUSALS = (
     HttpCase(name="header without colon", request=_get("X-A")),
     HttpCase(name="empty header name", request=_get(": 1")),
     HttpCase(name="nul in a value", request=_get("X-A: a\x00b")),
-    HttpCase(name="carriage return in a value", request=_get("X-A: a\rb")),
+    HttpCase(
+        name="carriage return in a value",
+        request=_get("X-A: a\rb"),
+        difference="RFC 9112 2.2: a bare CR makes the message invalid; Envoy takes it out",
+        status=400,
+    ),
     HttpCase(
         name="bare line feeds",
         request=b"GET /x HTTP/1.1\nHost: {host}\n\n",
@@ -202,6 +224,8 @@ ANSWERS = (
     HttpCase(name="reason phrase", request=_get(), answer=_answer("Content-Length: 0", status="200 Fine")),
     HttpCase(name="no reason phrase", request=_get(), answer=Answer(b"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n")),
     HttpCase(name="status 418", request=_get(), answer=_answer("Content-Length: 0", status="418 Short And Stout")),
+    HttpCase(name="status 425", request=_get(), answer=_answer("Content-Length: 0", status="425 X")),
+    HttpCase(name="status 299", request=_get(), answer=_answer("Content-Length: 0", status="299 X")),
     HttpCase(name="status 599", request=_get(), answer=_answer("Content-Length: 0", status="599 X")),
     HttpCase(name="204", request=_get(), answer=_answer("X-A: 1", status="204 No Content")),
     HttpCase(name="304 with length", request=_get(), answer=_answer("Content-Length: 10", status="304 Not Modified")),
@@ -214,6 +238,8 @@ ANSWERS = (
         name="answer trailers",
         request=_get("TE: trailers"),
         answer=_answer("Transfer-Encoding: chunked", "Trailer: X-Sum", body="3\r\nabc\r\n0\r\nX-Sum: 7\r\n\r\n"),
+        difference="trailers are forwarded; Envoy drops them unless told otherwise",
+        status=200,
     ),
     HttpCase(name="head with chunks", request=_get(method="HEAD"), answer=_answer("Transfer-Encoding: chunked")),
     HttpCase(name="until close", request=_get(), answer=_answer("X-A: 1", body="until the end", after=After.FIN)),
@@ -224,6 +250,8 @@ ANSWERS = (
         name="early hints first",
         request=_get(),
         answer=Answer(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + OK.data),
+        difference="RFC 9110 15.2: a proxy forwards interim answers; Envoy drops 103",
+        status=103,
     ),
     HttpCase(name="cut body", request=_get(), answer=_answer("Content-Length: 9", body="half", after=After.FIN)),
     HttpCase(
@@ -267,9 +295,26 @@ ANSWERS = (
         name="answer with nul", request=_get(), answer=_answer("X-A: a\x00b", "Content-Length: 0", after=After.HOLD)
     ),
     HttpCase(
-        name="answer head of more than 60 KiB",
+        name="answer head of less than 80 KiB",
         request=_get(),
-        answer=_answer("X-A: " + "a" * 61_500, "Content-Length: 0", after=After.HOLD),
+        answer=_answer("X-A: " + "a" * 80_000, "Content-Length: 0", after=After.HOLD),
+    ),
+    HttpCase(
+        name="answer head of more than 80 KiB",
+        request=_get(),
+        answer=_answer("X-A: " + "a" * 82_000, "Content-Length: 0", after=After.HOLD),
+    ),
+    HttpCase(name="two dates", request=_get(), answer=_answer("Date: a", "Date: b", "Content-Length: 0")),
+    HttpCase(name="two servers", request=_get(), answer=_answer("Server: a", "Server: b", "Content-Length: 0")),
+    HttpCase(name="two equal lengths", request=_get(), answer=_answer("Content-Length: 0", "Content-Length: 0")),
+    HttpCase(name="answer upgrades unasked", request=_get(), answer=_answer("Upgrade: x", "Content-Length: 0")),
+    HttpCase(name="space before colon in the answer", request=_get(), answer=_answer("X-A : 1", "Content-Length: 0")),
+    HttpCase(
+        name="folded header in the answer",
+        request=_get(),
+        answer=_answer("X-A: 1", " 2", "Content-Length: 0", after=After.HOLD),
+        difference="RFC 9112 5.2 wants a folded line replaced or refused; Envoy joins it",
+        status=502,
     ),
     HttpCase(
         name="answer with 101 header lines",
