@@ -95,7 +95,7 @@ def _cluster(context: AdminContext, cluster: Cluster) -> Iterator[str]:
         "detects": cluster.detector is not None,
         "panic": any(cluster.load_balancer.panic),
         "rq_total": sum(host.rq_total for host in hosts),
-        "rq_error": sum(host.rq_error for host in hosts),
+        "rq_failed": sum(_failures(host) for host in hosts),
     }
     yield _compact(head)[:-1] + ',"hosts":['
     separator = ""
@@ -103,6 +103,11 @@ def _cluster(context: AdminContext, cluster: Cluster) -> Iterator[str]:
         yield separator + _compact(_host(context, cluster, host))
         separator = ","
     yield "]}"
+
+
+def _failures(host: Host) -> int:
+    """Return how many attempts went wrong in a way the host is charged for; Envoy counts time-outs apart."""
+    return host.rq_error + host.rq_timeout
 
 
 def _compact(value: Any) -> str:
@@ -116,7 +121,7 @@ def _host(context: AdminContext, cluster: Cluster, host: Host) -> dict[str, Any]
         "success_rate": host.monitor.success_rate,
         "rq_active": host.rq_active,
         "rq_total": host.rq_total,
-        "rq_error": host.rq_error,
+        "rq_failed": _failures(host),
         "num_ejections": host.monitor.num_ejections,
     }
     override = context.overrides.of(host)

@@ -3,9 +3,9 @@
 import { s } from "./dom.js";
 import { clock, duration } from "./format.js";
 
-const SPARK = { width: 240, height: 40, samples: 120 };
+const SPARK = { width: 240, height: 40, leastSamples: 30 };
 
-/** A sparkline; `update(series)` redraws it from `{requests, failures}`, per second, oldest first. */
+/** A sparkline; `update(series)` redraws it from `{requests, failures}`, per second, oldest first; few are not stretched. */
 export function sparkline() {
   const requests = s("path", { class: "spark-requests" });
   const failures = s("path", { class: "spark-failures" });
@@ -27,7 +27,7 @@ export function sparkline() {
 
 function area(values, top) {
   if (values.length < 2) return "";
-  const step = SPARK.width / (SPARK.samples - 1);
+  const step = SPARK.width / (Math.max(values.length, SPARK.leastSamples) - 1);
   const start = SPARK.width - (values.length - 1) * step;
   const points = values.map(
     (value, index) => `${(start + index * step).toFixed(1)},${(SPARK.height - (value / top) * (SPARK.height - 2)).toFixed(1)}`,

@@ -1,7 +1,7 @@
 // One cluster: who is out and since when, why each host is or is not, what a person may do about it, and the rule in force.
 
 import { h, keyed, setAttribute, setText } from "./dom.js";
-import { clusterName, count, duration, percent, plural, rate } from "./format.js";
+import { clusterName, count, duration, percent, plural, rate, success } from "./format.js";
 import { lane, spansByHost, sparkline } from "./chart.js";
 import { askOverride } from "./dialog.js";
 import { isOut } from "./overview.js";
@@ -37,7 +37,7 @@ export function clusterPage(name) {
     chart.element,
     h("section", { "aria-labelledby": "hosts-heading" }, h("div", { class: "section-head" }, h("h2", { id: "hosts-heading" }, "Hosts"), h("label", { class: "detail" }, "ejections over the last ", minutes)), picked, rows),
     h("section", { "aria-labelledby": "balancer-heading" }, h("h2", { id: "balancer-heading" }, "Load balancing"), balancer),
-    h("section", { "aria-labelledby": "rule-heading" }, h("div", { class: "section-head" }, h("h2", { id: "rule-heading" }, "Settings in force"), h("label", { class: "check detail" }, withDefaults, "with defaults and settings without effect")), notes, h("div", { class: "scroll" }, ruleTable), noRule),
+    h("section", { "aria-labelledby": "rule-heading" }, h("div", { class: "section-head" }, h("h2", { id: "rule-heading" }, "Settings in force"), h("label", { class: "check detail" }, withDefaults, "with defaults and settings without effect")), notes, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Settings" }, ruleTable), noRule),
   );
   const element = h("div", {}, h("div", { class: "page-head" }, h("h1", {}, service, h("small", {}, detail)), summary), missing, body);
   const views = new Map();
@@ -47,6 +47,7 @@ export function clusterPage(name) {
   let configVersion = null;
   let settings = { settings: [], notes: [] };
   let turns = 0;
+  let states = "";
 
   /** Ask why, for the hosts whose "Why" is open; the balancer comes with any of them, so one is always asked. */
   async function explain() {
@@ -113,6 +114,9 @@ export function clusterPage(name) {
     const series = store.history.get(name) ?? { requests: [], failures: [] };
     chart.update(series);
     setText(summary, `${cluster.hosts.length - out} of ${cluster.hosts.length} hosts in, ${rate(series.requests.at(-1) ?? 0)} requests/s, ${rate(series.failures.at(-1) ?? 0)} failures/s`);
+    const now = cluster.hosts.map((host) => host.state).join();
+    if (now !== states && states !== "") explain(); // what was explained no longer holds
+    states = now;
     const spans = spansByHost(store.events.filter((event) => event.cluster_name === name));
     const lanes = { now: state.system_ms, windowMs: Number(minutes.value) * 60_000 };
     const items = cluster.hosts.map((host) => ({ host, spans: spans.get(host.address) ?? [], reasons: explained.get(host.address), ...lanes }));
@@ -143,7 +147,7 @@ function hostRow(cluster, onpick, onopen) {
       setAttribute(bars.element, "aria-label", `Ejections of ${host.address}`);
       setAttribute(element, "class", `host ${host.state.replace(" ", "-")}`);
       setText(stateWord, host.back_in_ms === undefined ? host.state : `${host.state}, back in ${duration(host.back_in_ms)}`);
-      setText(figures, `success ${percent(host.success_rate)} · ${host.rq_active} active · ${count(host.rq_total)} requests · ${count(host.rq_error)} failures · ${host.num_ejections} ejections`);
+      setText(figures, figuresOf(host));
       override.hidden = host.override === undefined;
       setText(override, host.override === undefined ? "" : `By hand: ${host.override}`);
       eject.hidden = host.state === "put out";
@@ -159,6 +163,12 @@ function hostRow(cluster, onpick, onopen) {
       }
     },
   };
+}
+
+function figuresOf(host) {
+  const figures = [success(host.recent_success), `${host.rq_active} active`, `${count(host.rq_total)} requests`, `${count(host.rq_failed)} failures`, plural(host.num_ejections, "ejection")];
+  if (host.success_rate >= 0) figures.push(`success rate ${percent(host.success_rate)} in the last interval`);
+  return figures.join(" · ");
 }
 
 /** Return a row that names the group, when `setting` is the first of one. */

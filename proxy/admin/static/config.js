@@ -40,12 +40,19 @@ function source(found) {
     { class: "card wide" },
     h("h2", {}, found.name, found.stale_since ? h("span", { class: "badge bad" }, "older version in force") : h("span", { class: "badge" }, "up to date")),
     h("p", { class: "detail" }, `last delivery ${local(found.last_update)}${found.stale_since ? `; refused since ${local(found.stale_since)}` : ""}`),
+    found.connection ? connection(found.connection) : null,
     counts.length
-      ? h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Collection"), h("th", { scope: "col" }, "In force"))), h("tbody", {}, counts.map(([name, number]) => h("tr", {}, h("th", { scope: "row", title: name }, name.slice(name.lastIndexOf("/") + 1)), h("td", {}, String(number)))))))
+      ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Resources of ${found.name}` }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Collection"), h("th", { scope: "col" }, "In force"))), h("tbody", {}, counts.map(([name, number]) => h("tr", {}, h("th", { scope: "row", title: name }, name.slice(name.lastIndexOf("/") + 1)), h("td", {}, String(number)))))))
       : h("p", { class: "empty" }, "Nothing of it is in force."),
     findings("Refused", found.rejected, "bad"),
     findings("Legal, but surprising", found.warnings, "odd"),
   );
+}
+
+/** How the connection to a source stands that is a server; a file has none. */
+function connection({ connected, synced, since, error }) {
+  if (connected) return h("p", { class: "detail" }, `connected since ${local(since)}${synced ? "" : "; not everything has come yet"}`);
+  return h("p", { class: "panic" }, `Not connected since ${local(since)}${error ? `: ${error}` : ""}. What came before stays in force.`);
 }
 
 function findings(heading, issues, kind) {

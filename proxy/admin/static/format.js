@@ -18,6 +18,11 @@ export function percent(value) {
   return value === 100 || value === 0 ? `${value} %` : `${value.toFixed(1)} %`;
 }
 
+/** How many of a host's attempts of the last seconds succeed. */
+export function success(value) {
+  return value < 0 ? "idle" : `${percent(value)} ok`;
+}
+
 /** Milliseconds as "950 ms", "12.3 s" or "4 min 5 s". */
 export function duration(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;

@@ -1,18 +1,20 @@
 // The first page: every cluster with its hosts, its traffic, and what is wrong.
 
 import { h, keyed, setAttribute, setText } from "./dom.js";
-import { clusterName, percent, plural, rate } from "./format.js";
+import { clusterName, plural, rate, success } from "./format.js";
 import { sparkline } from "./chart.js";
 import { store } from "./store.js";
 
+const SHOWN = 60; // cards; beyond that a person filters
 const LARGE_TILES = 12; // above that tiles are squares without words
 
 export function overviewPage() {
   const filter = h("input", { type: "search", placeholder: "Filter clusters", "aria-label": "Filter clusters", oninput: update });
   const grid = h("div", { class: "grid" });
   const empty = h("p", { class: "empty" });
+  const rest = h("p", { class: "empty" });
   const summary = h("p", { class: "summary" });
-  const element = h("div", {}, h("div", { class: "page-head" }, h("h1", {}, "Overview"), summary, h("span", { class: "spacer" }), filter), grid, empty);
+  const element = h("div", {}, h("div", { class: "page-head" }, h("h1", {}, "Overview"), summary, h("span", { class: "spacer" }), filter), grid, empty, rest);
   const views = new Map();
   let places = new Map();
 
@@ -24,12 +26,15 @@ export function overviewPage() {
     const { state } = store;
     if (state === null) return;
     const wanted = filter.value.toLowerCase();
-    const shown = state.clusters.filter((cluster) => cluster.name.toLowerCase().includes(wanted)).sort(byUrgency);
+    const found = state.clusters.filter((cluster) => cluster.name.toLowerCase().includes(wanted)).sort(byUrgency);
+    const shown = found.slice(0, SHOWN);
     if (grid.matches(":hover, :focus-within")) shown.sort((a, b) => order(a) - order(b)); // nothing moves under a pointer
     places = new Map(shown.map((cluster, index) => [cluster.name, index]));
     keyed(grid, views, shown, (cluster) => cluster.name, clusterCard);
     empty.hidden = shown.length > 0;
     if (!shown.length) setText(empty, state.clusters.length ? "No cluster has that in its name." : "No clusters: the configuration names no service. See the configuration page.");
+    rest.hidden = found.length === shown.length;
+    setText(rest, `${plural(found.length - shown.length, "cluster")} more; those in trouble come first. Filter to see the others.`);
     const hosts = state.clusters.flatMap((cluster) => cluster.hosts);
     const out = hosts.filter(isOut).length;
     setText(summary, `${plural(state.clusters.length, "cluster")}, ${plural(hosts.length, "host")}, ${out ? `${out} out` : "all in"}`);
@@ -96,7 +101,7 @@ function spoken(cluster, out) {
 }
 
 function words(host) {
-  return `${host.address}: ${host.state}, success rate ${percent(host.success_rate)}, ${host.rq_active} active`;
+  return `${host.address}: ${host.state}, ${success(host.recent_success)}, ${host.rq_active} active`;
 }
 
 function smallTile() {
@@ -120,7 +125,7 @@ function largeTile() {
       setAttribute(element, "class", `tile ${host.state.replace(" ", "-")}`);
       setAttribute(element, "title", words(host));
       setText(name, shortAddress(host.address));
-      setText(rates, host.state === "healthy" ? `${percent(host.success_rate)} · ${host.rq_active}` : host.state);
+      setText(rates, host.state === "healthy" ? `${success(host.recent_success)} · ${host.rq_active} active` : host.state);
     },
   };
 }

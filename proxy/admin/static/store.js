@@ -2,10 +2,14 @@
 
 const PERIOD_MS = 1000;
 const SAMPLES = 120;
+const FADE = 0.85; // weight of the second before in a host's recent success: half is forgotten after four seconds
 const KEPT_EVENTS = 2000;
 const KINDS = ["ejection", "unejection", "detection", "config", "override", "warning"];
 
-/** Holds `state` (null before the first answer), `events` (oldest first) and `history` by cluster; calls `onchange`. */
+/**
+ * Holds `state` (null before the first answer), `events` (oldest first) and `history` by cluster; dispatches `change`
+ * and `event`. Each host of the state has `recent_success`, percent of the last seconds' attempts; -1 without any.
+ */
 export class Store extends EventTarget {
   state = null;
   events = [];
@@ -56,19 +60,20 @@ export class Store extends EventTarget {
 
   /** Add one second to the cluster's rates; counters that went back (a restart, a reset) give none. */
   #sample(cluster, nowMs) {
-    const series = this.history.get(cluster.name) ?? { requests: [], failures: [], last: null };
+    const series = this.history.get(cluster.name) ?? { requests: [], failures: [], last: null, hosts: new Map() };
     const { last } = series;
     if (last !== null && nowMs > last.nowMs && cluster.rq_total >= last.rq_total) {
       const seconds = (nowMs - last.nowMs) / 1000;
       series.requests.push((cluster.rq_total - last.rq_total) / seconds);
-      series.failures.push(Math.max(0, cluster.rq_error - last.rq_error) / seconds);
+      series.failures.push(Math.max(0, cluster.rq_failed - last.rq_failed) / seconds);
       if (series.requests.length > SAMPLES) {
         series.requests.shift();
         series.failures.shift();
       }
     }
-    series.last = { nowMs, rq_total: cluster.rq_total, rq_error: cluster.rq_error };
+    series.last = { nowMs, rq_total: cluster.rq_total, rq_failed: cluster.rq_failed };
     this.history.set(cluster.name, series);
+    series.hosts = new Map(cluster.hosts.map((host) => [host.address, recent(series.hosts.get(host.address), host)]));
   }
 
   #onEvent(event) {
@@ -80,6 +85,18 @@ export class Store extends EventTarget {
     this.dispatchEvent(new CustomEvent("event", { detail: { event, replayed } }));
     if (!replayed) this.#schedule(0);
   }
+}
+
+/** Add one second to a host's recent attempts, fading those before, and note in the host how many succeed. */
+function recent(before, host) {
+  const { rq_total, rq_failed } = host;
+  const now = { rq_total, rq_failed, attempts: 0, failures: 0 };
+  if (before !== undefined && rq_total >= before.rq_total && rq_failed >= before.rq_failed) {
+    now.attempts = before.attempts * FADE + rq_total - before.rq_total;
+    now.failures = before.failures * FADE + rq_failed - before.rq_failed;
+  }
+  host.recent_success = now.attempts < 0.5 ? -1 : 100 * Math.max(0, 1 - now.failures / now.attempts);
+  return now;
 }
 
 export const store = new Store();

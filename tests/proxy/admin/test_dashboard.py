@@ -47,12 +47,12 @@ async def test_state_has_a_line_per_host(sidecar, admin, cluster):
     bad.monitor.put_http_response_code(500)
     bad.set_flag(HealthFlag.FAILED_OUTLIER_CHECK)
     cluster.priority_set.refresh_health(0)
-    good.rq_total, bad.rq_total, bad.rq_error = 3, 2, 1
+    good.rq_total, bad.rq_total, bad.rq_error, bad.rq_timeout = 3, 4, 1, 2
 
     state = await (await admin.get("/dashboard/state")).json()
 
     (shown,) = state["clusters"]
-    assert (shown["name"], shown["detects"], shown["rq_total"], shown["rq_error"]) == (CLUSTER, True, 5, 1)
+    assert (shown["name"], shown["detects"], shown["rq_total"], shown["rq_failed"]) == (CLUSTER, True, 7, 3)
     assert [(host["address"], host["state"]) for host in shown["hosts"]] == [
         (good.address, "healthy"),
         (bad.address, "ejected"),
