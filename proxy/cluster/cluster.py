@@ -36,13 +36,16 @@ from proxy.load_balancer import LoadBalancer, create_load_balancer
 from proxy.load_balancer.hash_load_balancer import HashLoadBalancer
 from proxy.load_balancer.original_destination import CLEANUP_INTERVAL_MS, OriginalDestination
 from proxy.load_balancer.scheduled_load_balancer import ScheduledLoadBalancer
-from proxy.upstream.connection import DEGRADED, GRPC_STATUS
+from proxy.upstream.connection import DEGRADED, GRPC_STATUS, IMMEDIATE_HEALTH_CHECK_FAIL
 from proxy.upstream.connection_pool import ConnectionPool
 from proxy.upstream.health_checker import Checked, HealthChecker
 from proxy.upstream.host import HealthFlag, Host
 from proxy.upstream.priority_set import PrioritySet
 from proxy.upstream.resource_manager import ResourceManager
 from proxy.upstream.stats import ClusterStats
+
+# Headers of a response that say more of its host than the status does.
+_TELLING = DEGRADED | GRPC_STATUS | IMMEDIATE_HEALTH_CHECK_FAIL
 
 
 @attrs.frozen(kw_only=True)
@@ -139,12 +142,14 @@ class Cluster:
         if self.health_checker is not None:
             self.health_checker.stats.reset_counters()
 
-    def report_response(self, monitor: HostMonitor, request: RequestHead, head: ResponseHead) -> None:
-        """Tell a host's monitor what its response head means."""
-        if self._error_matcher is None and not head.marks & (DEGRADED | GRPC_STATUS):
-            report_response(monitor, head.status)
-        else:
-            self._report_in_full(monitor, request, head)
+    def report_response(self, host: Host, request: RequestHead, head: ResponseHead) -> None:
+        """Tell a host's monitor, and maybe its health checker, what its response head means."""
+        if self._error_matcher is None and not head.marks & _TELLING:
+            report_response(host.monitor, head.status)
+            return
+        self._report_in_full(host.monitor, request, head)
+        if head.marks & IMMEDIATE_HEALTH_CHECK_FAIL and self.health_checker is not None:
+            self.health_checker.set_unhealthy(host)
 
     def _stop(self) -> None:
         """Take no more notice of anything; a removed cluster that is closed later stops once."""

@@ -98,7 +98,7 @@ class UpstreamRequest:
             host.rq_success += 1
         else:
             host.rq_error += 1
-        self._cluster.report_response(host.monitor, self._exchange.head, head)
+        self._cluster.report_response(host, self._exchange.head, head)
         if head.end_stream:
             self.encoder = None
         self._exchange.on_upstream_headers(head)

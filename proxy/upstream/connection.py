@@ -25,6 +25,7 @@ SERVICE_TIME = NOTED_FIRST << 2
 DEGRADED = NOTED_FIRST << 3
 GRPC_STATUS = NOTED_FIRST << 4
 RATE_LIMITED = NOTED_FIRST << 5
+IMMEDIATE_HEALTH_CHECK_FAIL = NOTED_FIRST << 6
 
 _RESPONSE_MARKS = FRAMING_HEADERS | {
     b"server": SERVER,
@@ -33,6 +34,7 @@ _RESPONSE_MARKS = FRAMING_HEADERS | {
     b"x-envoy-degraded": DEGRADED,
     b"grpc-status": GRPC_STATUS,
     b"x-envoy-ratelimited": RATE_LIMITED,
+    b"x-envoy-immediate-health-check-fail": IMMEDIATE_HEALTH_CHECK_FAIL,
 }
 del _RESPONSE_MARKS[b"host"], _RESPONSE_MARKS[b"te"], _RESPONSE_MARKS[b"expect"]
 RESPONSE_HEADERS = HeaderTable(_RESPONSE_MARKS)

@@ -6,22 +6,14 @@ Ports `HttpActiveHealthCheckSession` (Envoy, source/extensions/health_checkers/h
 
 import asyncio
 
-from proxy.codec.headers import FRAMING_HEADERS, NOTED_FIRST
 from proxy.codec.http1_encode import encode_request_head
 from proxy.codec.http1_parser import End, ProtocolError
 from proxy.codec.http1_response import ResponseHead, ResponseParser
 from proxy.config.health_check import CheckMethod, HttpHealthCheck
+from proxy.upstream.connection import DEGRADED, IMMEDIATE_HEALTH_CHECK_FAIL, RESPONSE_HEADERS
 from proxy.upstream.health_checker_probe import CheckResult, ProbeConnection, Report
 from proxy.upstream.health_checker_session import Failure
 from proxy.upstream.host import HealthFlag, Host
-
-_DEGRADED = NOTED_FIRST
-_IMMEDIATE_FAIL = NOTED_FIRST << 1
-_RESPONSE_HEADERS = FRAMING_HEADERS | {
-    b"x-envoy-degraded": _DEGRADED,
-    b"x-envoy-immediate-health-check-fail": _IMMEDIATE_FAIL,
-}
-del _RESPONSE_HEADERS[b"host"], _RESPONSE_HEADERS[b"te"], _RESPONSE_HEADERS[b"expect"]
 
 
 class HttpProbe:
@@ -82,8 +74,8 @@ class HttpProbe:
     def _judge(self, head: ResponseHead) -> CheckResult:
         check, status = self._check, head.status
         if check.expects(status):
-            return CheckResult(degraded=head.marks & _DEGRADED != 0, status=status)
-        if head.marks & _IMMEDIATE_FAIL:
+            return CheckResult(degraded=head.marks & DEGRADED != 0, status=status)
+        if head.marks & IMMEDIATE_HEALTH_CHECK_FAIL:
             self._host.set_flag(HealthFlag.EXCLUDED_VIA_IMMEDIATE_HC_FAIL)
         return CheckResult(Failure.ACTIVE, retriable=check.retries(status), status=status)
 
@@ -94,7 +86,7 @@ class _HttpConnection(ProbeConnection):
     def __init__(self, probe: HttpProbe, address: str, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(address, loop)
         self._probe = probe
-        self._parser = ResponseParser(_RESPONSE_HEADERS)
+        self._parser = ResponseParser(RESPONSE_HEADERS)
         self._busy = False
         self._head: ResponseHead | None = None
 

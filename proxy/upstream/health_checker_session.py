@@ -19,8 +19,9 @@ _GAUGES = frozenset({"healthy", "degraded"})
 
 @attrs.define
 class HealthCheckStats:
-    """Envoy's statistics `cluster.<name>.health_check.*`; `healthy` and `degraded` count hosts.
+    """Envoy's statistics `cluster.<name>.health_check.*`; `healthy` counts hosts.
 
+    `degraded` counts how often hosts became degraded, less those that were so when they left, as in Envoy.
     `verify_cluster` counts comparisons of a service's name, which are not made here, and stays 0.
     """
 
@@ -166,7 +167,8 @@ class HealthCheckSession:
         transition = self._end_pending(transition)
         if degraded != host.has_flag(HealthFlag.DEGRADED_ACTIVE_HC):
             host.put_flag(HealthFlag.DEGRADED_ACTIVE_HC, on=degraded)
-            self._stats.degraded += 1 if degraded else -1
+            # Envoy's gauge does not come down again while the host stays in the cluster.
+            self._stats.degraded += degraded
             self._on_incident(Incident(EventKind.DEGRADED if degraded else EventKind.NO_LONGER_DEGRADED))
             if transition is Transition.UNCHANGED:
                 transition = Transition.CHANGED

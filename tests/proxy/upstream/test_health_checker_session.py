@@ -177,8 +177,17 @@ def test_a_degraded_host_is_in_and_said_to_be_degraded():
 
     assert subject.succeed(degraded=True) is Transition.UNCHANGED
     assert subject.succeed() is Transition.CHANGED
-    assert (subject.flags, subject.stats.degraded) == ("healthy", 0)
+    assert subject.flags == "healthy"
     assert subject.told() == [EventKind.NO_LONGER_DEGRADED]
+
+
+def test_the_gauge_of_degraded_hosts_does_not_come_down_when_one_recovers():
+    """Recorded from Envoy 1.40."""
+    subject = Subject()
+    subject.succeed(degraded=True)
+    subject.succeed()
+
+    assert subject.stats.degraded == 1
 
 
 def test_a_degraded_mark_on_the_way_back_does_not_hurry_the_return(healthy):
