@@ -150,7 +150,9 @@ def configure_logs(
     if log_format is LogFormat.JSON:
         renderers = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     else:
-        renderers = [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+        # Plain tracebacks: the pretty ones show the values of variables, which may be secret, over hundreds of lines.
+        plain = structlog.dev.plain_traceback
+        renderers = [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=plain)]
     structlog.configure(
         processors=[
             control,

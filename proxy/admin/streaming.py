@@ -1,6 +1,7 @@
 """Answers sent in pieces, so that a page over thousands of hosts does not hold up the requests that flow meanwhile."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -40,11 +41,16 @@ class Turns:
 
 
 async def stream(request: web.Request, pieces: Iterable[str], content_type: str = TEXT) -> web.StreamResponse:
-    """Send the pieces as they are made; a HEAD request gets the head only."""
+    """Send the pieces as they are made; a HEAD request gets the head only, a reader that has gone no more of them."""
     response = web.StreamResponse(headers={"content-type": content_type})
     await response.prepare(request)
-    if request.method == "HEAD":
-        return response
+    if request.method != "HEAD":
+        with contextlib.suppress(ConnectionResetError):
+            await _write(response, pieces)
+    return response
+
+
+async def _write(response: web.StreamResponse, pieces: Iterable[str]) -> None:
     turns = Turns()
     buffer: list[str] = []
     size = 0
@@ -59,7 +65,6 @@ async def stream(request: web.Request, pieces: Iterable[str], content_type: str 
             await turns.give()
     await response.write("".join(buffer).encode())
     await response.write_eof()
-    return response
 
 
 async def stream_json(request: web.Request, value: Any) -> web.StreamResponse:

@@ -115,6 +115,18 @@ def test_exception_is_part_of_the_json_line(logs):
     assert "ValueError: invalid literal" in json.loads(stream.getvalue())["exception"]
 
 
+def test_console_traceback_does_not_show_variables(logs):
+    _, stream = logs(LogFormat.CONSOLE)
+    password = "hunter2"
+    try:
+        int(password[:0])
+    except ValueError:
+        structlog.get_logger().exception("server.failed")
+
+    assert "ValueError: invalid literal" in stream.getvalue()
+    assert "hunter2" not in stream.getvalue().replace('password = "hunter2"', "")
+
+
 def test_repetition_is_limited_and_counted():
     time = SimulatedTime()
     limit = RepetitionLimit(time.monotonic_ms, burst=2, window_ms=1_000)
