@@ -108,6 +108,32 @@ async def test_small_responses_to_pipelined_requests_do_not_pile_up():
         assert sidecar.stat("upstream_cx_rx_bytes_total") < KERNEL_AND_OURS
 
 
+@pytest.mark.slow
+async def test_responses_do_not_pile_up_for_a_client_that_only_asks():
+    """It sends a request when the response before is done, and reads none."""
+    async with FaultyUpstream(body=bytes(200_000)) as upstream, Sidecar(upstream) as sidecar:
+        client = await sidecar.client(receive_buffer_bytes=4_096)
+        for number in range(1, 150):
+            client.send(GET)
+            for _ in range(200):
+                if len(sidecar.log) == number:
+                    break
+                await asyncio.sleep(0)
+
+        assert sidecar.stat("upstream_cx_rx_bytes_total") < KERNEL_AND_OURS
+
+
+async def test_what_waits_for_an_answer_to_an_upgrade_is_not_read_without_end():
+    async with FaultyUpstream(fault="hang") as upstream, Sidecar(upstream) as sidecar:
+        client = await sidecar.client()
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        await arrived(upstream)
+        client.send(bytes(BIG))
+        await settle()
+
+        assert sidecar.http_stats.downstream_cx_rx_bytes_total < 4 * MIB
+
+
 async def test_pipelined_requests_wait_unread():
     async with FaultyUpstream(fault="hang") as upstream, Sidecar(upstream) as sidecar:
         client = await sidecar.client()

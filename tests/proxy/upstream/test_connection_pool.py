@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from outlier import OutlierDetection
+from proxy.config.cluster_config import CircuitBreakers
 from proxy.testing import FaultyUpstream
 from tests.proxy.http.raw_upstream import RawUpstream
 from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, arrived, cluster_config, until
@@ -83,6 +84,21 @@ class TestIdleTimeout:
                 await client.get()
 
             assert (upstream.connection_count, sidecar.stat("upstream_cx_idle_timeout")) == (1, 0)
+
+    async def test_connection_that_was_opened_for_a_refused_request_is_closed(self):
+        """The breaker refuses the request when its connection is there; nobody has used it yet."""
+        limits = CircuitBreakers(max_requests=1)
+        async with (
+            FaultyUpstream(fault="hang") as upstream,
+            Sidecar(upstream, idle_timeout_ms=20, circuit_breakers=limits) as sidecar,
+        ):
+            (await sidecar.client()).send(GET)
+            await arrived(upstream)
+            assert (await (await sidecar.client()).get()).status == 503
+            assert sidecar.stat("upstream_cx_total") == 2
+            await until(lambda: sidecar.stat("upstream_cx_idle_timeout"))
+
+            assert upstream.open_connections == 1
 
     async def test_none_keeps_it_for_ever(self):
         clock = ManualClock()
@@ -227,6 +243,24 @@ class TestDrain:
             assert (await client.response()).body == b"x"
             await until(lambda: upstream.open_connections == 0)
             assert sidecar.stat("upstream_cx_active") == 0
+
+    async def test_host_that_leaves_while_a_connection_opens_for_a_refused_request_keeps_none(self):
+        limits = CircuitBreakers(max_requests=1)
+        async with (
+            FaultyUpstream(fault="hang") as upstream,
+            FaultyUpstream() as other,
+            Sidecar(upstream, circuit_breakers=limits) as sidecar,
+        ):
+            first, second = await sidecar.client(), await sidecar.client()
+            first.send(GET)
+            await arrived(upstream)
+            second.send(GET)
+            await until(lambda: sidecar.stat("upstream_rq_pending_active"))
+            sidecar.apply(cluster_config([other], circuit_breakers=limits))
+            await second.response()
+            first.abort()
+
+            await until(lambda: upstream.open_connections == 0)
 
 
 class TestAddresses:
