@@ -1,6 +1,7 @@
 """`/stats` and `/stats/prometheus`: order, form and selection, as a real Envoy 1.40 prints them."""
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.admin.prometheus import BUCKET_BOUNDS, cumulative_counts
 from proxy.stats import Histogram, MetricKind
@@ -168,3 +169,16 @@ def test_value_on_a_bound_counts_into_its_bucket():
     counts = dict(zip(BUCKET_BOUNDS, cumulative_counts(histogram(4, 5, 6)), strict=True))
 
     assert (counts[1], counts[5], counts[10]) == (0, 2, 3)
+
+
+async def test_prometheus_own_parser_reads_the_page(admin, sidecar, counted):
+    odd = (("envoy.cluster_name", 'a"\\\n{},='),)
+    sidecar.count("cluster.odd.upstream_rq_total", 3, tags=odd, extracted="cluster.upstream_rq_total")
+
+    families = {f.name: f for f in text_string_to_metric_families(await body(admin, "/stats/prometheus"))}
+
+    assert families["envoy_cluster_upstream_rq"].type == "counter"
+    values = {s.labels["envoy_cluster_name"]: s.value for s in families["envoy_cluster_upstream_rq"].samples}
+    assert values == {"a": 7, odd[0][1]: 3}
+    histogram = {s.labels.get("le", s.name): s.value for s in families["envoy_cluster_upstream_rq_time"].samples}
+    assert (histogram["1"], histogram["+Inf"], histogram["envoy_cluster_upstream_rq_time_sum"]) == (1, 4, 10)
