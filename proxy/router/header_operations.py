@@ -11,7 +11,7 @@ refuses it.
 
 from collections.abc import Iterable, Sequence
 
-from proxy.codec.headers import FRAMING_HEADERS, NOTED_FIRST, HeaderList, remove_headers
+from proxy.codec.headers import FRAMING_HEADERS, NOTED_FIRST, HeaderList, get_header, remove_headers
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.route_config import HeaderOperations
@@ -59,6 +59,10 @@ class HeaderEdit:
         for name, value in to_add:
             append_header(headers, name, value, joined)
 
+    def removes_length(self, headers: HeaderList) -> bool:
+        """Whether `headers` state a length and will not any more; a reply of our own states its length later."""
+        return _CONTENT_LENGTH in self.remove and get_header(headers, _CONTENT_LENGTH) is not None
+
 
 class HeaderEdits:
     """Lists of operations, in order."""
@@ -71,9 +75,9 @@ class HeaderEdits:
     def apply_to_request(self, head: RequestHead, stream: StreamInfo) -> None:
         """Change a request before it is sent on; its marks go on to say what the client sent."""
         for edit in self._edits:
-            edit.apply(head.headers, stream, None, JOINED_REQUEST_HEADERS)
-            if _CONTENT_LENGTH in edit.remove:
+            if edit.removes_length(head.headers):
                 head.content_length = -1
+            edit.apply(head.headers, stream, None, JOINED_REQUEST_HEADERS)
 
     def apply_to_response(self, head: ResponseHead, stream: StreamInfo) -> None:
         """Change a response, the host's or our own, before the connection manager adds its lines.
@@ -82,9 +86,9 @@ class HeaderEdits:
         then.
         """
         for edit in self._edits:
-            edit.apply(head.headers, stream, head, JOINED_RESPONSE_HEADERS)
-            if _CONTENT_LENGTH in edit.remove:
+            if edit.removes_length(head.headers):
                 head.content_length = -1
+            edit.apply(head.headers, stream, head, JOINED_RESPONSE_HEADERS)
         head.marks = head.marks & _FRAMING_MARKS | _noted(head.headers)
 
 

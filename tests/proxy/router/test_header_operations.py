@@ -111,6 +111,16 @@ def test_body_without_its_length_goes_in_chunks():
     assert (response.content_length, response.headers) == (-1, [])
 
 
+def test_length_that_is_not_stated_yet_is_not_removed():
+    """A reply of our own gets its length behind the operations."""
+    response = ResponseHead(503, [], 0)
+    response.content_length = 3
+
+    changed_response(HeaderOperations(remove=("content-length",)), response)
+
+    assert response.content_length == 3
+
+
 def test_response_marks_follow_the_headers():
     operations = HeaderOperations(
         set=(("server", "mine"),), add=(("x-envoy-upstream-service-time", "7"),), remove=("date",)
