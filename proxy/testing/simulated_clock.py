@@ -39,9 +39,9 @@ class SimulatedClock(SimulatedTime):
         """Monotonic time of the next sweep of any detector; None without detectors."""
         return min((driven.due_ms for driven in self._driven), default=None)
 
-    def drive(self, detector: Detector, _loop: asyncio.AbstractEventLoop | None = None) -> "DrivenDetector":
-        """Fire the sweeps of `detector` from now on; the sidecar calls this for each of its clusters."""
-        driven = DrivenDetector(detector, self)
+    def drive(self, detector: Detector, loop: asyncio.AbstractEventLoop | None = None) -> "DrivenDetector":
+        """Fire the sweeps of `detector` from now on; the sidecar calls this for each of its clusters, with its loop."""
+        driven = DrivenDetector(detector, self, loop)
         self._driven.append(driven)
         return driven
 
@@ -50,7 +50,10 @@ class SimulatedClock(SimulatedTime):
 
         Raises:
             ValueError: `ms` is negative.
+            RuntimeError: A detector belongs to a sidecar that runs in another thread.
         """
+        if any(driven.loop is not None and not _runs_here(driven.loop) for driven in self._driven):
+            raise RuntimeError("a sidecar on this clock runs in a thread of its own; use its advance() instead")
         end_ms = self.monotonic_ms() + ms
         while self._driven:
             driven = min(self._driven, key=lambda driven: driven.due_ms)
@@ -72,6 +75,7 @@ class DrivenDetector:
 
     detector: Detector
     _clock: SimulatedClock
+    loop: asyncio.AbstractEventLoop | None
     due_ms: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -85,3 +89,10 @@ class DrivenDetector:
     def stop(self) -> None:
         """No further sweep."""
         self._clock.forget(self)
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
