@@ -1,4 +1,4 @@
-"""The family `load-balancing`, as far as the balancer decides it: priorities and panic here, the rest in two modules.
+"""The family `load-balancing`, priorities and panic here, the rest in modules of its own.
 
 Rows that depend on random numbers of Envoy's own are compared up to its seed: some seed must explain the whole
 recording. Rows that only chance explains are repeated with our random numbers, within a stated tolerance.
@@ -17,7 +17,7 @@ import yaml
 from proxy.config.cluster_config import LbPolicy, LoadBalancerConfig
 from proxy.load_balancer.priority_load import LevelCounts, PriorityLoads, priority_loads
 from proxy.upstream.host import HealthFlag, Host
-from tests.conformance import hash_vectors, http_vectors, schedule_vectors
+from tests.conformance import circuit_vectors, hash_vectors, http_vectors, schedule_vectors
 from tests.conformance.runner import Case, Family, Mismatch, UnknownFileError
 from tests.proxy.load_balancer.cluster import Cluster, Context, make_host
 
@@ -112,6 +112,7 @@ def _residue_key(residue: int, key: str) -> None:
 _FILES: Mapping[str, Callable[[Path, Any], Iterable[Case]]] = {
     "priority-panic": _priority_panic_cases,
     "residue-keys": _residue_key_cases,
+    **circuit_vectors.FILES,
     **hash_vectors.FILES,
     **http_vectors.FILES,
     **schedule_vectors.FILES,
