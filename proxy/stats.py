@@ -60,7 +60,8 @@ class Metric:
 
     `name` is Envoy's full dotted name (`cluster.outbound|80||a.upstream_rq_total`). `tags` are `(tag, value)` pairs
     in Envoy's order and `tag_extracted_name` is the name without their values (`cluster.upstream_rq_total`): what
-    Prometheus shows.
+    Prometheus shows. A metric that is not Envoy's (`is_envoys` false) is shown under its own name, without `envoy_`,
+    and its histogram in seconds with the bucket bounds `bounds_s`.
     """
 
     name: str
@@ -68,6 +69,8 @@ class Metric:
     kind: MetricKind
     tag_extracted_name: str
     tags: tuple[tuple[str, str], ...] = ()
+    bounds_s: tuple[float, ...] = ()
+    is_envoys: bool = True
 
 
 Provider = Callable[[], Iterable[Metric]]

@@ -15,6 +15,7 @@ BUCKET_BOUNDS = (
     *(0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000),
     *(300_000, 600_000, 1_800_000, 3_600_000),
 )
+_MS_PER_S = 1000
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _ORDER_OF_KINDS = (MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM)
@@ -32,7 +33,8 @@ def prometheus_text(metrics: Iterable[Metric]) -> Iterator[str]:
         # Envoy compares names element by element: `cluster.retry.x` comes before `cluster.retry_or_shadow`.
         names = sorted((name for of_kind, name in families if of_kind is kind), key=lambda name: name.split("."))
         for extracted_name in names:
-            name = metric_name(extracted_name)
+            is_envoys = families[kind, extracted_name][0].is_envoys
+            name = metric_name(extracted_name) if is_envoys else _NOT_IN_A_NAME.sub("_", extracted_name)
             yield f"# TYPE {name} {kind.value}\n"
             for metric in families[kind, extracted_name]:
                 yield _samples(name, metric)
@@ -53,18 +55,20 @@ def _samples(name: str, metric: Metric) -> str:
         return f"{name}{{{labels}}} {metric.value}\n"
     histogram = metric.value
     before_le = labels + "," if labels else ""
+    bounds, per_unit = (BUCKET_BOUNDS, 1) if metric.is_envoys else (metric.bounds_s, _MS_PER_S)
+    counts = cumulative_counts(histogram, [bound * per_unit for bound in bounds])
     buckets = "".join(
-        f'{name}_bucket{{{before_le}le="{bound:.12g}"}} {count}\n'
-        for bound, count in zip(BUCKET_BOUNDS, cumulative_counts(histogram), strict=True)
+        f'{name}_bucket{{{before_le}le="{bound:.12g}"}} {count}\n' for bound, count in zip(bounds, counts, strict=True)
     )
+    total = histogram.sum if metric.is_envoys else histogram.sum / _MS_PER_S
     return (
         f'{buckets}{name}_bucket{{{before_le}le="+Inf"}} {histogram.count}\n'
-        f"{name}_sum{{{labels}}} {histogram.sum}\n{name}_count{{{labels}}} {histogram.count}\n"
+        f"{name}_sum{{{labels}}} {total}\n{name}_count{{{labels}}} {histogram.count}\n"
     )
 
 
-def cumulative_counts(histogram: Histogram) -> list[int]:
-    """Return for each of `BUCKET_BOUNDS` how many values do not exceed it."""
+def cumulative_counts(histogram: Histogram, bounds: Iterable[float] = BUCKET_BOUNDS) -> list[int]:
+    """Return for each bound how many values do not exceed it."""
     values = sorted(histogram.buckets)
     sums = [0, *accumulate(histogram.buckets[value] for value in values)]
-    return [sums[bisect_right(values, bound)] for bound in BUCKET_BOUNDS]
+    return [sums[bisect_right(values, bound)] for bound in bounds]

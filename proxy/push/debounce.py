@@ -49,9 +49,9 @@ class Debounce:
         return self._deadline_ms
 
     @property
-    def pending(self) -> PushRequest | None:
-        """What waits."""
-        return self._request
+    def idle(self) -> bool:
+        """Whether nothing waits and no push runs."""
+        return self._request is None and not self._pushing
 
     def on_event(self, request: PushRequest, now_ms: int) -> PushRequest | None:
         """Take a change; return it if it is to be pushed at once, beside whatever runs."""
