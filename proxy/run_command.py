@@ -78,11 +78,26 @@ async def _serve(bootstrap: Bootstrap) -> None:
         loop.add_signal_handler(number, _on_stop_signal, number, server)
     for number in _REOPEN_SIGNALS:
         loop.add_signal_handler(number, server.reopen_logs)
-    await server.start()
+    if not await _started(server):
+        return
     sys.stdout.write(json.dumps(server.ready_line()) + "\n")
     sys.stdout.flush()
     await server.quit_requested.wait()
     await server.drain()
+
+
+async def _started(server: Server) -> bool:
+    """Return once the sidecar serves; False when it was told to stop before that."""
+    starting = asyncio.ensure_future(server.start())
+    stopping = asyncio.ensure_future(server.quit_requested.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        stopping.cancel()
+        await starting  # raises what went wrong
+        return True
+    starting.cancel()
+    await asyncio.wait((starting,))
+    return False
 
 
 def _on_stop_signal(number: int, server: Server) -> None:

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from proxy.config.bootstrap import ENVIRONMENT_PREFIX, Bootstrap, Option, load_bootstrap, options
+from proxy.config.bootstrap import Bootstrap, load_bootstrap, options
+from proxy.config.option import ENVIRONMENT_PREFIX, Option
 
 BOOTSTRAP_VARIABLE = ENVIRONMENT_PREFIX + "BOOTSTRAP"
 
@@ -45,8 +46,10 @@ def bootstrap_from_args(args: argparse.Namespace) -> Bootstrap:
 def default_text(option: Option) -> str:
     """Return the default as it would be written on the command line; empty when there is none."""
     value: Any = getattr(Bootstrap(), option.field)
-    if option.field == "drain_time_ms":
+    if option.field.endswith("_ms"):
         return f"{value / 1000:g}"
     if isinstance(value, enum.Enum):
         return str(value.value)
+    if isinstance(value, bool):
+        return str(value).lower()
     return "" if value in (None, ()) else str(value)

@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import web
@@ -28,19 +29,23 @@ from proxy.config.health_check import HealthCheckRules
 from proxy.config.snapshot import EMPTY_SNAPSHOT, ConfigSnapshot
 from proxy.config.source_options import SourceScheme
 from proxy.deadlines import Deadlines
-from proxy.errors import ListenError
+from proxy.errors import ListenError, ProxyError
 from proxy.event_stream import EventStream
 from proxy.http.access_log import AccessLog
 from proxy.http.listener import Listener, Routes
 from proxy.http.stats import STAT_PREFIX, HttpStats
 from proxy.log_file import LogFile, LogFileError
 from proxy.outlier_events import OutlierEvents
+from proxy.push.debounce import DebounceSettings
 from proxy.push.file_source import FileSource
 from proxy.push.pipeline import ConfigPipeline
 from proxy.router.route_table import RouteTable
 from proxy.router.router import Router
 from proxy.stats import Metric, MetricKind, StatsStore
 from proxy.version import version
+
+if TYPE_CHECKING:
+    from proxy.push.feeds import Feeds
 
 log = structlog.get_logger()
 
@@ -120,7 +125,9 @@ class Server:
         self._admin_address = bootstrap.admin
         self._file_source: FileSource | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._feeds: Feeds | None = None
         self.stats_store.register(self._metrics)
+        self.stats_store.register(self.pipeline.metrics.metrics)
 
     # Configuration
 
@@ -148,12 +155,22 @@ class Server:
             self._file_source = FileSource(paths, self.pipeline)
             self._file_source.load()
             self._watching = self._loop.create_task(self._file_source.watch())
+        if self.bootstrap.sources or paths:
+            self.pipeline.debounce(
+                DebounceSettings(
+                    after_ms=self.bootstrap.debounce_after_ms,
+                    max_ms=self.bootstrap.debounce_max_ms,
+                    endpoints=self.bootstrap.debounce_endpoints,
+                )
+            )
         try:
+            await self._start_admin()
+            if any(source.scheme is not SourceScheme.FILES for source in self.bootstrap.sources):
+                await self._start_feeds()
             await self.cluster_manager.wait_initialized()
             for listener in self._listeners.values():
                 await listener.start()
-            await self._start_admin()
-        except ListenError:
+        except (ProxyError, asyncio.CancelledError):
             await self.close()
             raise
         self.state = ServerState.LIVE
@@ -179,6 +196,10 @@ class Server:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
             self._watching = None
+        if self._feeds is not None:
+            await self._feeds.close()
+            self._feeds = None
+        await self.pipeline.close()
         for listener in self._listeners.values():
             listener.close()
         self.cluster_manager.close()
@@ -214,6 +235,23 @@ class Server:
     def _log_files(self) -> Iterator[LogFile]:
         yield from (file for file in (self._event_log, self._access_log) if file is not None)
         yield from self._health_check_events.files
+
+    async def _start_feeds(self) -> None:
+        """Return once every server has been reached and has sent each of its collections."""
+        from proxy.push.feeds import Feeds  # grpc: memory and time that a sidecar fed from files does without
+
+        bootstrap = self.bootstrap
+        self._feeds = Feeds(
+            bootstrap.sources,
+            self.pipeline,
+            options=bootstrap.source_connection,
+            mode=bootstrap.source_mode,
+            node_id=bootstrap.node.id,
+            random=self._random,
+        )
+        await self._feeds.start(bootstrap.source_start_timeout_ms)
+        await self._feeds.wait_synced()
+        await self.pipeline.wait_applied()
 
     def _make_listeners(self) -> dict[str, Listener]:
         on_exchange_end = AccessLog(self._access_log, self._time_source) if self._access_log is not None else None

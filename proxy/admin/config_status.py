@@ -5,7 +5,7 @@ from typing import Any
 from aiohttp import web
 
 from outlier.events import timestamp
-from proxy.admin.context import AdminContext, ConfigStatus, SourceStatus
+from proxy.admin.context import AdminContext, ConfigStatus, ConnectionStatus, SourceStatus
 from proxy.admin.streaming import stream_json, text
 from proxy.config.issue import Issue, Severity
 
@@ -24,8 +24,10 @@ def status_as_dict(status: ConfigStatus) -> dict[str, Any]:
 
 
 def _source(source: SourceStatus) -> dict[str, Any]:
+    connection = source.connection
     return {
         "name": source.name,
+        "connection": None if connection is None else _connection(connection),
         "resources": dict(sorted(source.resources.items())),
         "last_update": timestamp(source.last_update_ms),
         "stale_since": None if source.stale_since_ms is None else timestamp(source.stale_since_ms),
@@ -36,3 +38,14 @@ def _source(source: SourceStatus) -> dict[str, Any]:
 
 def _issue(issue: Issue) -> dict[str, Any]:
     return {"resource": issue.resource, "file": issue.source, "line": issue.line, "message": issue.message}
+
+
+def _connection(connection: ConnectionStatus) -> dict[str, Any]:
+    return {
+        "connected": connection.connected,
+        "synced": connection.synced,
+        "since": timestamp(connection.since_ms),
+        "reconnections": connection.reconnections,
+        "error": connection.error,
+        "last_requests": [dict(request) for request in connection.last_requests],
+    }

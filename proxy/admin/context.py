@@ -27,6 +27,40 @@ class ServerState(enum.Enum):
     INITIALIZING = "INITIALIZING"
 
 
+class ConnectionStatus(Protocol):
+    """The connection to a source that is a server."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether a stream is open."""
+        ...
+
+    @property
+    def synced(self) -> bool:
+        """Whether every collection has come once."""
+        ...
+
+    @property
+    def since_ms(self) -> int:
+        """Since when that is so; wall clock."""
+        ...
+
+    @property
+    def reconnections(self) -> int:
+        """Streams opened so far."""
+        ...
+
+    @property
+    def error(self) -> str:
+        """Why the last stream ended."""
+        ...
+
+    @property
+    def last_requests(self) -> Sequence[Mapping[str, object]]:
+        """What was asked and answered last."""
+        ...
+
+
 class SourceStatus(Protocol):
     """One source of configuration."""
 
@@ -53,6 +87,11 @@ class SourceStatus(Protocol):
     @property
     def stale_since_ms(self) -> int | None:
         """Since when an older version has stayed in force; wall clock."""
+        ...
+
+    @property
+    def connection(self) -> ConnectionStatus | None:
+        """Its connection; None for files."""
         ...
 
 

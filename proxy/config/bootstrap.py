@@ -7,7 +7,7 @@ place replaces that of the place before. Resources (DestinationRules, ...) are n
 
 import enum
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,34 @@ import yaml
 from outlier import ConfigError, EnvoyRelease, OutlierError
 from proxy.config.address import Address
 from proxy.config.cluster_config import Locality
+from proxy.config.feed_mode import FeedMode
 from proxy.config.health_check import HealthCheckRule
 from proxy.config.health_check_reader import read_health_checks
 from proxy.config.node import NodeConfig
+from proxy.config.option import (
+    OPTION,
+    Option,
+    choice,
+    described,
+    integer,
+    read_label,
+    read_path,
+    read_switch,
+    read_text,
+    seconds,
+)
 from proxy.config.releases import CURRENT, IstioRelease
+from proxy.config.source_options import (
+    DEFAULT_KEEPALIVE_MS,
+    DEFAULT_MAX_MESSAGE_BYTES,
+    ConnectionOptions,
+    Source,
+    SourceTls,
+)
 from proxy.logs import LogFormat, LogLevel
 
-ENVIRONMENT_PREFIX = "OUTLIER_"
-SOURCE_SCHEMES = ("fs",)
 STDOUT = Path("-")
+_HEALTH_CHECKS = "health_checks"
 
 
 class BootstrapError(OutlierError):
@@ -79,112 +98,11 @@ class ServiceListener:
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
 
-@attrs.frozen
-class Source:
-    """Where resources come from: `fs:///absolute/path`."""
-
-    scheme: str
-    target: str
-
-    @classmethod
-    def parse(cls, text: str) -> "Source":
-        """Read a source URL.
-
-        Raises:
-            ValueError: The scheme is not known or the path not absolute; the message is the rule it breaks.
-        """
-        scheme, separator, target = text.partition("://")
-        if not separator or scheme not in SOURCE_SCHEMES or not target.startswith("/"):
-            raise ValueError("must be fs:// and an absolute path")
-        return cls(scheme, target)
-
-    def __str__(self) -> str:
-        return f"{self.scheme}://{self.target}"
-
-
-@attrs.frozen
-class Option:
-    """How one field of `Bootstrap` is set from outside.
-
-    Attributes:
-        read: Text of one value -> value; raises ValueError with the rule that is broken.
-        many: The flag may be repeated, the key may hold a list; commas separate values everywhere.
-        pairs: A mapping is accepted in the file: its items count as `key=value`.
-        is_path: Relative values in the bootstrap file count from the folder of that file.
-        field: Name of the field of `Bootstrap`.
-        name: Key in the bootstrap file; with `-` for `_` the flag, in capitals the environment variable.
-    """
-
-    read: Callable[[str], Any]
-    metavar: str
-    help: str
-    name: str = ""
-    field: str = ""
-    many: bool = False
-    pairs: bool = False
-    is_path: bool = False
-
-    @property
-    def flag(self) -> str:
-        """`--event-log` for `event_log`."""
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def environment_variable(self) -> str:
-        """`OUTLIER_EVENT_LOG` for `event_log`."""
-        return ENVIRONMENT_PREFIX + self.name.upper()
-
-
-_OPTION = "option"  # key of a field's metadata
-_HEALTH_CHECKS = "health_checks"
-
-
-def _described(read: Callable[[str], Any], metavar: str, help_text: str, **fields: Any) -> dict[str, Option]:
-    return {_OPTION: Option(read, metavar, help_text, **fields)}
-
-
-def _choice(kind: type[enum.Enum]) -> Callable[[str], enum.Enum]:
-    def read(text: str) -> enum.Enum:
-        try:
-            return kind(text)
-        except ValueError:
-            raise ValueError("must be one of " + ", ".join(str(member.value) for member in kind)) from None
-
-    return read
-
-
-def _read_text(text: str) -> str:
-    if not text:
-        raise ValueError("must not be empty")
-    return text
-
-
-def _read_path(text: str) -> Path:
-    return Path(_read_text(text))
-
-
 def _read_istio_release(text: str) -> IstioRelease:
     try:
         return IstioRelease.parse(text)
     except ValueError:
         raise ValueError("must be current or a version such as 1.1") from None
-
-
-def _read_label(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise ValueError("must be key=value pairs, separated by commas")
-    return key, value
-
-
-def _read_drain_time(text: str) -> int:
-    try:
-        milliseconds = float(text) * 1000
-    except ValueError:
-        milliseconds = -1
-    if not 0 <= milliseconds <= 3_600_000:
-        raise ValueError("must be in 0..3600 seconds")
-    return round(milliseconds)
 
 
 @attrs.frozen(kw_only=True)
@@ -193,8 +111,8 @@ class Bootstrap:
 
     config_paths: tuple[Path, ...] = attrs.field(
         default=(),
-        metadata=_described(
-            _read_path,
+        metadata=described(
+            read_path,
             "PATH",
             "file or folder of resources, watched; repeatable",
             name="config",
@@ -204,15 +122,81 @@ class Bootstrap:
     )
     sources: tuple[Source, ...] = attrs.field(
         default=(),
-        metadata=_described(Source.parse, "URL", "fs:///abs/path; repeatable", name="source", many=True),
+        metadata=described(
+            Source.parse,
+            "URL",
+            "fs:///path; mcp://, xds:// or xds-delta://host:port; mcp-listen://ADDR for sources that dial; repeatable",
+            name="source",
+            many=True,
+        ),
+    )
+    source_mode: FeedMode = attrs.field(
+        default=FeedMode.SPEC,
+        metadata=described(
+            choice(FeedMode),
+            "MODE",
+            "a bad resource of a server: spec keeps its last good version, strict refuses the message, pilot drops it",
+        ),
+    )
+    source_start_timeout_ms: int = attrs.field(
+        default=10_000,
+        metadata=described(
+            seconds(3600),
+            "SECONDS",
+            "how long servers may be unreachable at the start; 0 waits for ever",
+            name="source_start_timeout",
+        ),
+    )
+    source_max_message_bytes: int = attrs.field(
+        default=DEFAULT_MAX_MESSAGE_BYTES,
+        metadata=described(
+            integer(1024, 2**31 - 1), "BYTES", "largest message taken from a server", name="source_max_message_size"
+        ),
+    )
+    source_keepalive_ms: int = attrs.field(
+        default=DEFAULT_KEEPALIVE_MS,
+        metadata=described(
+            seconds(86_400), "SECONDS", "silence after which a server is probed", name="source_keepalive"
+        ),
+    )
+    source_tls_ca: Path | None = attrs.field(
+        default=None,
+        metadata=described(
+            read_path, "FILE", "servers speak TLS, with a certificate of this authority (PEM)", is_path=True
+        ),
+    )
+    source_tls_certificate: Path | None = attrs.field(
+        default=None, metadata=described(read_path, "FILE", "shown to servers (PEM), for mutual TLS", is_path=True)
+    )
+    source_tls_key: Path | None = attrs.field(
+        default=None, metadata=described(read_path, "FILE", "key of that certificate (PEM)", is_path=True)
+    )
+    source_tls_server_name: str = attrs.field(
+        default="", metadata=described(read_text, "NAME", "whom a server's certificate must be for; default its host")
+    )
+    debounce_after_ms: int = attrs.field(
+        default=100,
+        metadata=described(
+            seconds(3600), "SECONDS", "changes are applied once they pause this long", name="debounce_after"
+        ),
+    )
+    debounce_max_ms: int = attrs.field(
+        default=10_000,
+        metadata=described(
+            seconds(3600), "SECONDS", "or once the first of them has waited this long", name="debounce_max"
+        ),
+    )
+    debounce_endpoints: bool = attrs.field(
+        default=True,
+        metadata=described(read_switch, "true|false", "whether changes of endpoints only wait, too"),
     )
     listen: Address = attrs.field(
         default=Address("127.0.0.1", 15_001),
-        metadata=_described(Address.parse, "ADDR", "outbound HTTP listener; the authority chooses the service"),
+        metadata=described(Address.parse, "ADDR", "outbound HTTP listener; the authority chooses the service"),
     )
     services: tuple[ServiceListener, ...] = attrs.field(
         default=(),
-        metadata=_described(
+        metadata=described(
             ServiceListener.parse,
             "HOST[:PORT]=ADDR",
             "a listener of its own for one service, whatever the Host header says; repeatable",
@@ -222,42 +206,42 @@ class Bootstrap:
         ),
     )
     admin: Address = attrs.field(
-        default=Address("127.0.0.1", 15_000), metadata=_described(Address.parse, "ADDR", "admin endpoints")
+        default=Address("127.0.0.1", 15_000), metadata=described(Address.parse, "ADDR", "admin endpoints")
     )
     event_log: Path | None = attrs.field(
         default=None,
-        metadata=_described(_read_path, "FILE", "Envoy's outlier event log, one JSON object a line", is_path=True),
+        metadata=described(read_path, "FILE", "Envoy's outlier event log, one JSON object a line", is_path=True),
     )
     access_log: Path | None = attrs.field(
         default=None,
-        metadata=_described(_read_path, "FILE", "one JSON object a request; - is stdout", is_path=True),
+        metadata=described(read_path, "FILE", "one JSON object a request; - is stdout", is_path=True),
     )
     envoy_release: EnvoyRelease = attrs.field(
         default=EnvoyRelease.V1_40,
-        metadata=_described(_choice(EnvoyRelease), "RELEASE", "detection semantics: 1.8, 1.27 or 1.40"),
+        metadata=described(choice(EnvoyRelease), "RELEASE", "detection semantics: 1.8, 1.27 or 1.40"),
     )
     istio_release: IstioRelease = attrs.field(
         default=CURRENT,
-        metadata=_described(_read_istio_release, "RELEASE", "conversion semantics: 1.0.0, 1.1, .. or current"),
+        metadata=described(_read_istio_release, "RELEASE", "conversion semantics: 1.0.0, 1.1, .. or current"),
     )
     node_id: str = attrs.field(
         default="",
-        metadata=_described(_read_text, "ID", "who this sidecar is; made of host name and namespace when not given"),
+        metadata=described(read_text, "ID", "who this sidecar is; made of host name and namespace when not given"),
     )
     namespace: str = attrs.field(
-        default="default", metadata=_described(_read_text, "NAMESPACE", "namespace of this sidecar's workload")
+        default="default", metadata=described(read_text, "NAMESPACE", "namespace of this sidecar's workload")
     )
     labels: tuple[tuple[str, str], ...] = attrs.field(
         default=(),
-        metadata=_described(_read_label, "K=V,..", "labels of this sidecar's workload", many=True, pairs=True),
+        metadata=described(read_label, "K=V,..", "labels of this sidecar's workload", many=True, pairs=True),
     )
     locality: Locality = attrs.field(
-        default=Locality(), metadata=_described(Locality.parse, "R/Z/S", "region, zone and sub-zone of this sidecar")
+        default=Locality(), metadata=described(Locality.parse, "R/Z/S", "region, zone and sub-zone of this sidecar")
     )
     drain_time_ms: int = attrs.field(
         default=5_000,
-        metadata=_described(
-            _read_drain_time,
+        metadata=described(
+            seconds(3600),
             "SECONDS",
             "how long a stopping sidecar waits for requests under way",
             name="drain_time",
@@ -265,20 +249,35 @@ class Bootstrap:
     )
     loop: LoopChoice = attrs.field(
         default=LoopChoice.AUTO,
-        metadata=_described(_choice(LoopChoice), "LOOP", "event loop: auto, uvloop or asyncio"),
+        metadata=described(choice(LoopChoice), "LOOP", "event loop: auto, uvloop or asyncio"),
     )
     log_format: LogFormat = attrs.field(
         default=LogFormat.CONSOLE,
-        metadata=_described(_choice(LogFormat), "FORMAT", "how log lines look: console or json"),
+        metadata=described(choice(LogFormat), "FORMAT", "how log lines look: console or json"),
     )
     log_level: LogLevel = attrs.field(
         default=LogLevel.INFO,
-        metadata=_described(
-            _choice(LogLevel), "LEVEL", "least severe log line: trace, debug, info, warning, error, critical or off"
+        metadata=described(
+            choice(LogLevel), "LEVEL", "least severe log line: trace, debug, info, warning, error, critical or off"
         ),
     )
 
     health_checks: tuple[HealthCheckRule, ...] = ()  # in the bootstrap file only: no text of one line says it
+
+    @property
+    def source_connection(self) -> ConnectionOptions:
+        """How servers of configuration are reached; any TLS option means TLS."""
+        tls = SourceTls(
+            ca=self.source_tls_ca,
+            certificate=self.source_tls_certificate,
+            key=self.source_tls_key,
+            server_name=self.source_tls_server_name,
+        )
+        return ConnectionOptions(
+            max_message_bytes=self.source_max_message_bytes,
+            keepalive_ms=self.source_keepalive_ms,
+            tls=tls if tls != SourceTls() else None,
+        )
 
     @property
     def node(self) -> NodeConfig:
@@ -294,8 +293,8 @@ class Bootstrap:
 
 def options() -> tuple[Option, ...]:
     """Return every option of `outlier run` that has a flag, but `--bootstrap`, in the order of its help."""
-    fields = (field for field in attrs.fields(Bootstrap) if _OPTION in field.metadata)
-    described = ((field.name, field.metadata[_OPTION]) for field in fields)
+    fields = (field for field in attrs.fields(Bootstrap) if OPTION in field.metadata)
+    described = ((field.name, field.metadata[OPTION]) for field in fields)
     return tuple(attrs.evolve(option, field=name, name=option.name or name) for name, option in described)
 
 

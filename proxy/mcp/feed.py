@@ -142,21 +142,16 @@ class Feed:
         self._reconnections += 1
         return True
 
+    def _on_first_message(self) -> None:
+        """What accepts a stream need not be able to speak on it; only now is that certain."""
+        self._backoff.reset()
+        self._error = ""
+        log.info("source.connected", source=self.source)
+
     async def _serve(self, stream: Stream) -> None:
-        error = ""
-        works = False
+        error = "the source ended the stream"
         try:
-            for data in self._session.open():
-                await stream.send(data)
-            while (data_or_end := await stream.receive()) is not None:
-                if not works:  # what accepts a stream need not be able to speak on it
-                    works = True
-                    self._backoff.reset()
-                    self._error = ""
-                    log.info("source.connected", source=self.source)
-                for reply in await self._session.receive(data_or_end):
-                    await stream.send(reply)
-            error = "the source ended the stream"
+            await speak(self._session, stream, self._on_first_message)
         except StreamError as exc:
             error = str(exc)
         finally:
@@ -167,6 +162,23 @@ class Feed:
         if error != self._error:
             log.warning("source.disconnected", source=self.source, error=error)
         self._error = error
+
+
+async def speak(session: Session, stream: Stream, on_first_message: Callable[[], None] = lambda: None) -> None:
+    """Speak on a stream until the peer ends it.
+
+    Raises:
+        StreamError: It fails, or the peer says what cannot be answered.
+    """
+    for data in session.open():
+        await stream.send(data)
+    first = True
+    while (received := await stream.receive()) is not None:
+        if first:
+            first = False
+            on_first_message()
+        for reply in await session.receive(received):
+            await stream.send(reply)
 
 
 def refused(message: str) -> StreamError:

@@ -42,8 +42,8 @@ RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 _ResponseT_contra = TypeVar("_ResponseT_contra", contravariant=True)
 
-Update = Callable[[Mapping[str, Contents], Iterable[str]], None]
-"""Takes parts of the source to replace, by name, and names of parts to drop."""
+Update = Callable[[Mapping[str, Contents], Iterable[str], int], None]
+"""Takes parts of the source to replace, by name; names of parts to drop; and when they arrived, monotonic ms."""
 
 _INLINE_BYTES = 16_384  # below this, a hop to a thread costs more than decoding
 _SLICE = 100  # parts that go into the store before others get a turn: well under 5 ms
@@ -51,6 +51,10 @@ _SLICE = 100  # parts that go into the store before others get a turn: well unde
 
 def _system_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 def _decode(envelopes: Iterable[Envelope], kind: Kind, source: str, mode: FeedMode) -> dict[str, Outcome]:
@@ -96,7 +100,7 @@ class _Source:
             return _decode(envelopes, kind, self._source, self._mode)
         return await asyncio.to_thread(_decode, envelopes, kind, self._source, self._mode)
 
-    async def _store(self, kind: Kind, changes: Changes) -> None:
+    async def _store(self, kind: Kind, changes: Changes, arrived_ms: int) -> None:
         parts = iter(changes.parts.items())
         removed = iter(changes.removed)
         while True:
@@ -104,7 +108,7 @@ class _Source:
             gone = [f"{kind.collection}/{name}" for name in islice(removed, _SLICE)]
             if not some and not gone:
                 return
-            self._update(some, gone)
+            self._update(some, gone, arrived_ms)
             await asyncio.sleep(0)
 
 
@@ -130,6 +134,7 @@ class McpSession(_Source):
 
     async def receive(self, data: bytes) -> Iterable[bytes]:
         """Take over a `Resources`; answer it."""
+        arrived_ms = _monotonic_ms()
         try:
             message = await _parsed(resources_from_bytes, data)
         except WireError as exc:
@@ -145,7 +150,7 @@ class McpSession(_Source):
                     decoded[name] = outcome
         answer = self._sink.receive(message, bad or decoded)
         if kind is not None:
-            await self._store(kind, answer.changes)
+            await self._store(kind, answer.changes, arrived_ms)
         self._note_synced(self._sink.synced)
         return [self._request(answer.request)]
 
@@ -229,6 +234,7 @@ class XdsSession(_Source, Generic[RequestT, ResponseT]):
 
     async def receive(self, data: bytes) -> Iterable[bytes]:
         """Take over a response; answer it."""
+        arrived_ms = _monotonic_ms()
         try:
             response = await _parsed(self._parse, data)
         except WireError as exc:
@@ -238,7 +244,7 @@ class XdsSession(_Source, Generic[RequestT, ResponseT]):
         decoded = await self._decode(self._client.fresh(response, unpacked), kind) if kind is not None else {}
         answer = self._client.receive(response, unpacked, decoded)
         if kind is not None:
-            await self._store(kind, answer.changes)
+            await self._store(kind, answer.changes, arrived_ms)
         self._note_synced(self._client.synced)
         return [] if answer.request is None else [self._request(answer.request)]
 

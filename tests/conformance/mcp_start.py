@@ -84,7 +84,7 @@ class _Source:
         self._protocol = protocol
         self.session: McpSession | XdsSession[Any, Any]
 
-        def update(parts: Mapping[str, Contents], removed: Iterable[str]) -> None:
+        def update(parts: Mapping[str, Contents], removed: Iterable[str], _arrived_ms: int) -> None:
             for part in removed:
                 store.remove(str(id(self)), part)
             for part, contents in parts.items():

@@ -91,7 +91,23 @@ async def test_config_status_names_what_was_refused(sidecar, admin):
                 issues=(rejected,),
                 last_update_ms=1_000,
                 stale_since_ms=500,
-            )
+                connection=None,
+            ),
+            SimpleNamespace(
+                name="mcp://config:9901",
+                resources={},
+                issues=(),
+                last_update_ms=1_000,
+                stale_since_ms=2_000,
+                connection=SimpleNamespace(
+                    connected=False,
+                    synced=True,
+                    since_ms=2_000,
+                    reconnections=3,
+                    error="UNAVAILABLE: gone",
+                    last_requests=({"collection": "istio/a", "nonce": "1", "acked": True, "error": None},),
+                ),
+            ),
         ],
     )
 
@@ -100,6 +116,7 @@ async def test_config_status_names_what_was_refused(sidecar, admin):
         "sources": [
             {
                 "name": "files",
+                "connection": None,
                 "resources": {"istio/a": 2, "istio/b": 1},
                 "last_update": "1970-01-01T00:00:01Z",
                 "stale_since": "1970-01-01T00:00:00.500Z",
@@ -112,7 +129,23 @@ async def test_config_status_names_what_was_refused(sidecar, admin):
                     }
                 ],
                 "warnings": [],
-            }
+            },
+            {
+                "name": "mcp://config:9901",
+                "connection": {
+                    "connected": False,
+                    "synced": True,
+                    "since": "1970-01-01T00:00:02Z",
+                    "reconnections": 3,
+                    "error": "UNAVAILABLE: gone",
+                    "last_requests": [{"collection": "istio/a", "nonce": "1", "acked": True, "error": None}],
+                },
+                "resources": {},
+                "last_update": "1970-01-01T00:00:01Z",
+                "stale_since": "1970-01-01T00:00:02Z",
+                "rejected": [],
+                "warnings": [],
+            },
         ],
     }
 

@@ -11,12 +11,13 @@ from proxy.config.bootstrap import (
     BootstrapError,
     LoopChoice,
     ServiceListener,
-    Source,
     load_bootstrap,
     options,
 )
 from proxy.config.cluster_config import Locality
+from proxy.config.feed_mode import FeedMode
 from proxy.config.releases import CURRENT, IstioRelease
+from proxy.config.source_options import Source, SourceScheme
 from proxy.logs import LogFormat, LogLevel
 
 
@@ -57,7 +58,18 @@ def test_file_then_environment_then_command_line(boot):
 def test_every_option_can_be_set_in_the_file(boot, tmp_path):
     file = boot("""
 config: [rules, /abs/rules]
-source: fs:///etc/rules
+source: [fs:///etc/rules, "mcp://config:9901"]
+source_mode: strict
+source_start_timeout: 0
+source_max_message_size: 1048576
+source_keepalive: 60
+source_tls_ca: ca.pem
+source_tls_certificate: /abs/cert.pem
+source_tls_key: key.pem
+source_tls_server_name: config.example
+debounce_after: 0.05
+debounce_max: 1
+debounce_endpoints: "false"
 listen: "[::1]:0"
 service: {"reviews:9080": "127.0.0.1:9080", ratings: "unix:///run/ratings.sock"}
 admin: unix:///run/admin.sock
@@ -77,7 +89,18 @@ log_level: debug
 
     assert load(file) == Bootstrap(
         config_paths=(tmp_path / "rules", Path("/abs/rules")),
-        sources=(Source("fs", "/etc/rules"),),
+        sources=(Source(SourceScheme.FILES, "/etc/rules"), Source(SourceScheme.MCP, "config:9901")),
+        source_mode=FeedMode.STRICT,
+        source_start_timeout_ms=0,
+        source_max_message_bytes=1_048_576,
+        source_keepalive_ms=60_000,
+        source_tls_ca=tmp_path / "ca.pem",
+        source_tls_certificate=Path("/abs/cert.pem"),
+        source_tls_key=tmp_path / "key.pem",
+        source_tls_server_name="config.example",
+        debounce_after_ms=50,
+        debounce_max_ms=1_000,
+        debounce_endpoints=False,
         listen=Address("::1", 0),
         services=(
             ServiceListener("reviews", 9080, Address("127.0.0.1", 9080)),
@@ -120,7 +143,16 @@ def test_list_of_a_nearer_place_replaces_the_farther_one():
         ("service", "reviews", "must be HOST[:PORT]=ADDR"),
         ("service", "reviews:0=127.0.0.1:0", "must have a service port in 1..65535"),
         ("source", "fs://relative", "must be fs:// and an absolute path"),
-        ("source", "ftp:///x", "must be fs:// and an absolute path"),
+        (
+            "source",
+            "ftp:///x",
+            "must be one of fs://, mcp://, mcp-listen://, xds://, xds-delta:// and what follows it",
+        ),
+        ("source", "xds://config", "must be host:port, [v6]:port or unix:///path"),
+        ("source", "mcp://unix:///run/config.sock", "must be mcp:// and host:port"),
+        ("source_mode", "galley", "must be one of spec, strict, pilot"),
+        ("source_max_message_size", "1023", "must be a whole number in 1024..2147483647"),
+        ("debounce_endpoints", "yes", "must be true or false"),
         ("envoy_release", "1.4", "must be one of 1.8, 1.27, 1.40"),
         ("istio_release", "newest", "must be current or a version such as 1.1"),
         ("labels", "app", "must be key=value pairs, separated by commas"),
