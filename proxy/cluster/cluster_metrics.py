@@ -17,8 +17,6 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
     """Yield every metric of a cluster; the cost is paid by whoever asks, nothing is kept."""
     stats = cluster.stats
     priority_set = cluster.priority_set
-    limits = cluster.resources.limits
-    resources = cluster.resources
     prefix = f"cluster.{cluster.name}."
     tags = (("envoy.cluster_name", cluster.name),)
 
@@ -32,13 +30,9 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
     yield metric("membership_healthy", priority_set.membership_healthy, _GAUGE)
     yield metric("membership_degraded", priority_set.membership_degraded, _GAUGE)
     yield metric("membership_excluded", priority_set.membership_excluded, _GAUGE)
-    for name, is_open in (
-        ("cx_open", not resources.can_connect()),
-        ("rq_pending_open", not resources.can_wait()),
-        ("rq_open", not resources.can_request()),
-        ("rq_retry_open", resources.retries >= limits.max_retries),
-    ):
+    for name, is_open in _breakers(cluster):
         yield metric(f"circuit_breakers.default.{name}", int(is_open), _GAUGE)
+        yield metric(f"circuit_breakers.high.{name}", 0, _GAUGE)  # every request has the default priority
     for name, value in cluster.load_balancer.gauges.items():
         yield metric(name, value, _GAUGE)
     yield from _responses(stats.responses, "", prefix, tags)
@@ -53,6 +47,18 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
             yield metric(f"health_check.{name}", value, _GAUGE if is_gauge else _COUNTER)
     yield metric("upstream_cx_connect_ms", stats.connect_time_ms, _HISTOGRAM)
     yield metric("upstream_rq_time", stats.request_time_ms, _HISTOGRAM)
+
+
+def _breakers(cluster: "Cluster") -> Iterator[tuple[str, bool]]:
+    """Yield which limits are reached. Envoy looks when a count moves: a limit of 0 that nothing got past is not."""
+    resources = cluster.resources
+    limits = resources.limits
+    used = limits.max_connections > 0 or cluster.stats.upstream_cx_total > 0
+    yield "cx_open", used and not resources.can_connect()
+    yield "cx_pool_open", False
+    yield "rq_open", resources.requests >= limits.max_requests > 0
+    yield "rq_pending_open", resources.pending_requests >= limits.max_pending_requests > 0
+    yield "rq_retry_open", resources.retries >= limits.max_retries > 0
 
 
 def _responses(
