@@ -26,7 +26,7 @@ from rich.table import Table
 from benchmarks import wrk
 from benchmarks.nginx import Nginx, parse_size
 from benchmarks.processes import cpu_seconds, on_core, processor_name, require, resident_bytes
-from benchmarks.proxies import PROXIES, service
+from benchmarks.proxies import LOGGING_PROXIES, PROXIES, service
 from tests.oracle.envoy import find_envoy
 from tests.oracle.service import Service
 from tests.oracle.subject import Subject
@@ -76,9 +76,10 @@ async def run(names: Sequence[str], options: argparse.Namespace, console: Consol
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
         with on_core(load_core):
             upstreams = [stack.enter_context(Nginx(directory, options.sizes)) for _ in range(UPSTREAMS)]
-        target = service([upstream.address for upstream in upstreams])
+        target = service([upstream.address for upstream in upstreams], retries=2 if options.mesh else 0)
+        proxies = LOGGING_PROXIES if options.mesh else PROXIES
         with on_core(proxy_core):
-            subjects = {name: await stack.enter_async_context(PROXIES[name]([target])) for name in names}
+            subjects = {name: await stack.enter_async_context(proxies[name]([target])) for name in names}
         with on_core(load_core):
             for number in range(options.rounds):
                 # Another order each round: nobody is always the first to meet a warm or a cold machine.
@@ -162,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="samples of each figure (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a sample (default %(default)s)")
     parser.add_argument("--connections", type=int, default=16, help="keep-alive connections (default %(default)s)")
+    parser.add_argument("--mesh", action="store_true", help="retries and access log on, where the proxy has them")
     parser.add_argument("--json", action="store_true", help="print a last line with all figures as one JSON object")
     options = parser.parse_args(arguments)
     options.sizes = options.sizes.split(",")

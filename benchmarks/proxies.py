@@ -1,6 +1,7 @@
 """The proxies that are measured, each a process on loopback in front of the same upstream addresses."""
 
 import asyncio
+import functools
 import sys
 from collections.abc import Callable, Sequence
 
@@ -66,11 +67,16 @@ PROXIES: dict[str, Callable[[Sequence[Service]], Subject]] = {
     "haproxy": HAProxy,
     "aiohttp": AiohttpProxy,
 }
+# As a sidecar runs in a mesh; the others have no such settings.
+LOGGING_PROXIES = PROXIES | {
+    "sidecar": functools.partial(Sidecar, access_log=True),
+    "envoy": functools.partial(Envoy, access_log=True),
+}
 
 
-def service(addresses: Sequence[str], *, timeout_ms: int = 15_000) -> Service:
+def service(addresses: Sequence[str], *, retries: int = 0) -> Service:
     """Return the service that all of them forward to."""
-    return Service(host="bench.test", addresses=addresses, outlier_detection=RULE, timeout_ms=timeout_ms)
+    return Service(host="bench.test", addresses=addresses, outlier_detection=RULE, retries=retries, timeout_ms=15_000)
 
 
 async def _wait_open(host: str, port: int) -> None:

@@ -13,12 +13,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.service import AIM_HEADER, Service
+from tests.oracle.service import AIM_HEADER, RETRY_ON, Service
 from tests.oracle.subject import Subject
 
 ENVOY_RELEASE = "1.40."
 START_DEADLINE_S = 30.0
 _EXTENSIONS = "type.googleapis.com/envoy.extensions"
+# The fields of the sidecar's own access log.
+_ACCESS_LOG_FIELDS = {
+    "start_time": "%START_TIME%",
+    "method": "%REQ(:METHOD)%",
+    "path": "%REQ(:PATH)%",
+    "authority": "%REQ(:AUTHORITY)%",
+    "protocol": "%PROTOCOL%",
+    "response_code": "%RESPONSE_CODE%",
+    "response_flags": "%RESPONSE_FLAGS%",
+    "response_code_details": "%RESPONSE_CODE_DETAILS%",
+    "bytes_received": "%BYTES_RECEIVED%",
+    "bytes_sent": "%BYTES_SENT%",
+    "duration_ms": "%DURATION%",
+    "upstream_cluster": "%UPSTREAM_CLUSTER%",
+    "upstream_host": "%UPSTREAM_HOST%",
+    "attempt": "%UPSTREAM_REQUEST_ATTEMPT_COUNT%",
+    "request_id": "%REQ(X-REQUEST-ID)%",
+    "downstream_remote_address": "%DOWNSTREAM_REMOTE_ADDRESS%",
+}
 
 
 def find_envoy() -> str | None:
@@ -34,22 +53,26 @@ def find_envoy() -> str | None:
 class Envoy(Subject):
     """Envoy with one worker, so that one counter picks hosts, and without its delay between ejection and balancing."""
 
-    def __init__(self, services: Sequence[Service]) -> None:
+    def __init__(self, services: Sequence[Service], *, access_log: bool = False) -> None:
         super().__init__()
         self._services = services
+        self._access_log = access_log
 
     async def start(self) -> None:
         command = find_envoy()
         assert command is not None, "no envoy command"
         config = self.directory / "envoy.json"
-        config.write_text(json.dumps(bootstrap(self._services, str(self.event_log))))
+        access_log = str(self.directory / "access.jsonl") if self._access_log else None
+        config.write_text(json.dumps(bootstrap(self._services, str(self.event_log), access_log)))
         admin_path = self.directory / "admin"
         log = self.directory / "envoy.log"
         with log.open("wb") as log_file:
             self._process = await asyncio.create_subprocess_exec(
                 command,
                 *("-c", str(config), "--concurrency", "1", "--use-dynamic-base-id"),
-                *("--admin-address-path", str(admin_path), "--file-flush-interval-msec", "5", "--log-level", "error"),
+                *("--admin-address-path", str(admin_path), "--log-level", "error"),
+                # The event log is read while Envoy runs; an access log is written as Envoy likes best.
+                *(() if self._access_log else ("--file-flush-interval-msec", "5")),
                 stdout=log_file,
                 stderr=log_file,
             )
@@ -67,9 +90,9 @@ class Envoy(Subject):
         self.listen = (address["address"], address["port_value"])
 
 
-def bootstrap(services: Sequence[Service], event_log: str) -> dict[str, Any]:
+def bootstrap(services: Sequence[Service], event_log: str, access_log: str | None = None) -> dict[str, Any]:
     """Return a static bootstrap: one listener, one cluster and one virtual host for each service."""
-    manager = {
+    manager: dict[str, Any] = {
         "@type": f"{_EXTENSIONS}.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "oracle",
         "route_config": {"virtual_hosts": [_virtual_host(service) for service in services]},
@@ -80,6 +103,17 @@ def bootstrap(services: Sequence[Service], event_log: str) -> dict[str, Any]:
             }
         ],
     }
+    if access_log is not None:
+        manager["access_log"] = [
+            {
+                "name": "file",
+                "typed_config": {
+                    "@type": f"{_EXTENSIONS}.access_loggers.file.v3.FileAccessLog",
+                    "path": access_log,
+                    "log_format": {"json_format": _ACCESS_LOG_FIELDS},
+                },
+            }
+        ]
     listener = {
         "name": "oracle",
         "address": _address("127.0.0.1:0"),
@@ -155,6 +189,8 @@ def _error_matcher(codes: Sequence[int]) -> dict[str, Any]:
 
 def _virtual_host(service: Service) -> dict[str, Any]:
     action: dict[str, Any] = {"cluster": service.cluster_name, "timeout": _milliseconds(service.timeout_ms)}
+    if service.retries:
+        action["retry_policy"] = {"retry_on": RETRY_ON, "num_retries": service.retries}
     if service.balancer == "RING_HASH":
         action["hash_policy"] = [{"header": {"header_name": AIM_HEADER}}]
     return {

@@ -12,8 +12,8 @@ class Service:
 
     `outlier_detection` is the DestinationRule block, None for no block. `overrides` are fields of Envoy's
     `OutlierDetection` that no DestinationRule reaches (`enforcing_success_rate`, `detect_degraded_hosts`, ...), laid
-    over what the rule converts to; durations are protobuf JSON (`"0.5s"`). `balancer` is `ROUND_ROBIN`, or
-    `RING_HASH` over the request header `x-aim`.
+    over what the rule converts to; durations are protobuf JSON (`"0.5s"`). `retries` are made on Istio's default
+    conditions. `balancer` is `ROUND_ROBIN`, or `RING_HASH` over the request header `x-aim`.
     """
 
     host: str
@@ -21,6 +21,7 @@ class Service:
     outlier_detection: Mapping[str, Any] | None
     overrides: Mapping[str, Any] = attrs.field(factory=dict)
     balancer: str = "ROUND_ROBIN"
+    retries: int = 0
     timeout_ms: int = 1_000
     connect_timeout_ms: int = 1_000
 
@@ -31,3 +32,5 @@ class Service:
 
 
 AIM_HEADER = "x-aim"
+# Istio's default conditions for a retry.
+RETRY_ON = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"

@@ -17,9 +17,10 @@ START_DEADLINE_S = 30.0
 class Sidecar(Subject):
     """`outlier run` on a folder with a ServiceEntry, a DestinationRule and a VirtualService for each service."""
 
-    def __init__(self, services: Sequence[Service]) -> None:
+    def __init__(self, services: Sequence[Service], *, access_log: bool = False) -> None:
         super().__init__()
         self._services = services
+        self._access_log = access_log
 
     async def start(self) -> None:
         config = self.directory / "config"
@@ -38,6 +39,7 @@ class Sidecar(Subject):
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, *program, "--config", str(config)),
                 *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--event-log", str(self.event_log)),
+                *(("--access-log", str(self.directory / "access.jsonl")) if self._access_log else ()),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log_file,
             )
@@ -72,7 +74,7 @@ def resources(service: Service) -> list[dict[str, Any]]:
     route = {
         "route": [{"destination": {"host": service.host, "port": {"number": 80}}}],
         "timeout": f"{service.timeout_ms}ms",
-        "retries": {"attempts": 0},
+        "retries": {"attempts": service.retries},
     }
     return [
         _resource(
