@@ -81,7 +81,9 @@ class ConnectionPool:
     def new_stream(self, client: PoolClient) -> None:
         """Give `client` a stream: at once, later, or never; it hears which."""
         if self._idle:
-            self._assign(self._idle.pop(), client)
+            connection = self._idle.pop()
+            if not self._assign(connection, client):
+                self._idle.append(connection)
             return
         if not self._resources.can_wait():
             self.stats.upstream_rq_pending_overflow += 1
@@ -128,13 +130,13 @@ class ConnectionPool:
         self.on_connection_free(connection)
 
     def on_connection_free(self, connection: UpstreamConnection) -> None:
-        """A connection can carry a request: the oldest waiting one, or one to come."""
-        if self._pending:
+        """A connection can carry a request: the oldest waiting one that the breaker lets through, or one to come."""
+        while self._pending:
             client = self._pending.popleft()
             self._count_pending(-1)
-            self._assign(connection, client)
-            self._connect_if_needed()
-            return
+            if self._assign(connection, client):
+                self._connect_if_needed()
+                return
         if connection.draining:
             connection.close()
             return
@@ -220,13 +222,13 @@ class ConnectionPool:
         for client in clients:
             client.on_pool_failure(reason, detail)
 
-    def _assign(self, connection: UpstreamConnection, client: PoolClient) -> None:
+    def _assign(self, connection: UpstreamConnection, client: PoolClient) -> bool:
+        """Give a connection to a request; return False if too many are in flight, and the request has failed."""
         resources = self._resources
         if resources.requests >= resources.limits.max_requests:
             self.stats.upstream_rq_active_overflow += 1
-            self._idle.append(connection)
             client.on_pool_failure(ResetReason.OVERFLOW, "")
-            return
+            return False
         resources.requests += 1
         host = self.host
         host.rq_active += 1
@@ -236,6 +238,7 @@ class ConnectionPool:
         stats.upstream_rq_total += 1
         connection.attach(client)
         client.on_pool_ready(connection)
+        return True
 
     def _sweep_idle(self) -> None:
         """Close connections that were idle too long; set the next sweep for the one that is due first."""
