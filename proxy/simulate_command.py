@@ -20,20 +20,16 @@ from outlier import (
     EnvoyRelease,
     Moment,
     MomentKind,
-    OutlierDetection,
     Scenario,
     ScenarioError,
     Simulation,
     simulate,
 )
 from proxy.config.destination_rule import DestinationRule
-from proxy.config.outlier_conversion import convert_outlier_detection
 from proxy.config.releases import IstioRelease
 from proxy.config.resource import read_resources
+from proxy.config.scenario_reader import read_scenario
 from proxy.errors import ProxyError
-
-_API_VERSION = "networking.istio.io/v1"
-_ENVOY_PANIC_THRESHOLD = 50  # percent; applies when Istio sends none
 
 
 class UnreadableFileError(ProxyError):
@@ -123,7 +119,7 @@ def _read(path: Path, rule: DestinationRule | None, istio: IstioRelease) -> Iter
             if data.get("kind", "scenario") != "scenario":
                 continue
             try:
-                yield _scenario({"name": path.stem, **data}, rule, istio)
+                yield read_scenario({"name": path.stem, **data}, rule=rule, istio=istio)
             except ScenarioError as exc:
                 raise ScenarioError(f"{path}: {exc.path}", exc.reason) from exc
             except ConfigError as exc:
@@ -137,50 +133,6 @@ def _documents(path: Path) -> list[Any]:
         raise UnreadableFileError(f"{path}: {exc.strerror}") from exc
     except (UnicodeDecodeError, yaml.YAMLError) as exc:
         raise UnreadableFileError(f"{path}: {' '.join(str(exc).split())}") from exc
-
-
-def _scenario(data: Mapping[str, Any], rule: DestinationRule | None, istio: IstioRelease) -> Scenario:
-    """Read one scenario; `destination_rule` in it, or else `rule`, gives the detector's settings."""
-    own = data.get("destination_rule")
-    if own is not None and "outlier_detection" in data:
-        raise ScenarioError("destination_rule", "give either this or outlier_detection")
-    scenario = Scenario.from_dict({key: value for key, value in data.items() if key != "destination_rule"})
-    if own is not None and rule is None:
-        rule = _read_rule(own)
-    return scenario if rule is None else _with_rule(scenario, data, rule, istio)
-
-
-def _read_rule(data: Any) -> DestinationRule:
-    """Read a rule: its spec alone, or the whole Kubernetes object or MCP resource."""
-    if isinstance(data, Mapping) and not data.keys() & {"kind", "body", "metadata"}:
-        data = {"apiVersion": _API_VERSION, "kind": "DestinationRule", "metadata": {"name": "scenario"}, "spec": data}
-    contents = read_resources(json.dumps(data, default=str), "")
-    for issue in contents.errors:
-        raise ScenarioError("destination_rule", issue.message)
-    for resource in contents.resources.values():
-        if isinstance(resource.body, DestinationRule):
-            return resource.body
-    raise ScenarioError("destination_rule", "is no DestinationRule")
-
-
-def _with_rule(scenario: Scenario, data: Mapping[str, Any], rule: DestinationRule, istio: IstioRelease) -> Scenario:
-    """Return the scenario with the settings that Istio sends for the rule's top-level policy."""
-    policy = rule.traffic_policy
-    conversion = convert_outlier_detection(policy.outlier_detection if policy else None, istio)
-    if conversion.fields is None:
-        raise ScenarioError(
-            "destination_rule", f"the rule for {rule.host} has no outlierDetection, so nothing is ejected"
-        )
-    scenario = attrs.evolve(scenario, config=OutlierDetection(**conversion.fields))
-    if scenario.traffic is None:
-        return scenario
-    panic = _ENVOY_PANIC_THRESHOLD if conversion.panic is None else int(conversion.panic)
-    traffic = attrs.evolve(
-        scenario.traffic,
-        panic_threshold=data.get("panic_threshold", panic),
-        error_codes=frozenset(conversion.error_codes) or scenario.traffic.error_codes,
-    )
-    return attrs.evolve(scenario, traffic=traffic)
 
 
 def _rule_of(path: Path) -> DestinationRule:

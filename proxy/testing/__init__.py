@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from proxy.testing.app_upstream import Upstream
     from proxy.testing.faulty_upstream import FaultyUpstream
+    from proxy.testing.properties import longest_ejection_ms, most_ejected, simulated
     from proxy.testing.reply import End, Fault, Framing, Reply
     from proxy.testing.request import RecordedRequest
     from proxy.testing.sidecar import Sidecar
@@ -28,6 +29,9 @@ __all__ = [
     "ThreadedResponse",
     "ThreadedSidecar",
     "Upstream",
+    "longest_ejection_ms",
+    "most_ejected",
+    "simulated",
 ]
 
 _MODULES = {
@@ -43,6 +47,9 @@ _MODULES = {
     "ThreadedResponse": "threaded",
     "ThreadedSidecar": "threaded",
     "Upstream": "app_upstream",
+    "longest_ejection_ms": "properties",
+    "most_ejected": "properties",
+    "simulated": "properties",
 }
 
 

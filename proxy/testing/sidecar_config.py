@@ -17,6 +17,7 @@ from proxy.config.destination_rule import DestinationRule
 from proxy.config.host_names import complete_host
 from proxy.config.node import NodeConfig
 from proxy.config.resource import Contents, read_resources
+from proxy.config.scenario_reader import rule_document
 from proxy.config.service_entry import ServiceEntry
 from proxy.errors import ProxyError
 from proxy.push.file_source import ConfigRejectedError
@@ -70,7 +71,7 @@ def sidecar_config(
         host = service or DEFAULT_SERVICE
         destination_rule = {"host": host, "trafficPolicy": {"outlierDetection": dict(outlier_detection)}}
     if destination_rule is not None:
-        for name, text in _texts(destination_rule, "destination_rule", kind="DestinationRule"):
+        for name, text in _texts(destination_rule, "destination_rule", is_rule=True):
             parts[name] = read_resources(text, name)
     errors = [issue for contents in parts.values() for issue in contents.errors]
     if errors:
@@ -83,18 +84,13 @@ def sidecar_config(
     return SidecarConfig(parts=parts, service=host)
 
 
-def _texts(source: Rule, name: str, *, kind: str = "") -> list[tuple[str, str]]:
-    """Return the texts that a source brings, by name; a bare spec is made an object of `kind`."""
+def _texts(source: Rule, name: str, *, is_rule: bool = False) -> list[tuple[str, str]]:
+    """Return the texts that a source brings, by name; the bare spec of a rule is made a whole object."""
     if isinstance(source, Path):
         files = sorted(path for path in source.rglob("*") if path.suffix in {".yaml", ".yml", ".json"})
         return [(str(path), path.read_text(encoding="utf-8-sig")) for path in (files if source.is_dir() else [source])]
     documents = [source] if isinstance(source, Mapping) else list(yaml.safe_load_all(source))
-    whole = [
-        {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": "rule"}, "spec": document}
-        if kind and isinstance(document, Mapping) and not document.keys() & {"kind", "body", "metadata"}
-        else document
-        for document in documents
-    ]
+    whole = [rule_document(document) for document in documents] if is_rule else documents
     return [(name, "\n---\n".join(json.dumps(document, default=str) for document in whole))]
 
 

@@ -1,12 +1,26 @@
-"""Hypothesis strategies for outlier detection and the rules that configure it.
+"""Hypothesis strategies for outlier detection, the rules that configure it, and traffic that tries them.
 
 Values are plain YAML-able data, so that what is drawn can be written to a file as well as handed to the product. Needs
-hypothesis.
+hypothesis. `DetectorMachine`, for histories step by step, is `machine`'s.
 """
 
 from typing import Any
 
 from hypothesis import strategies as st
+
+from proxy.testing.machine import DetectorMachine
+
+__all__ = [
+    "DetectorMachine",
+    "connection_pools",
+    "destination_rules",
+    "durations",
+    "load_balancers",
+    "outlier_detections",
+    "retry_budgets",
+    "traffic",
+    "traffic_policies",
+]
 
 Rule = dict[str, Any]
 
@@ -168,3 +182,40 @@ def _named(policies: list[Rule | None]) -> list[Rule]:
         subset: Rule = {"name": f"v{number}", "labels": {"version": f"v{number}"}}
         subsets.append(subset if policy is None else subset | {"trafficPolicy": policy})
     return subsets
+
+
+def traffic(
+    hosts: int = 4, *, seconds: int = 900, rate: float = 2, moves: bool = False
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw traffic over hosts that misbehave: a scenario for people (docs/scenarios.md) that lacks only the rule.
+
+    Args:
+        hosts: How many, 1 or more; they are named h0, h1, ...
+        seconds: Its duration, 1 or more. Simplest are hosts that misbehave little, early, and all the time.
+        rate: Requests a second over all hosts, above 0. A simulation costs about 6 us a request.
+        moves: Whether hosts may be removed and others be added.
+    """
+    names = [f"h{number}" for number in range(hosts)]
+    times = st.integers(0, seconds)
+    what = st.sampled_from(
+        ["fails with 503", "fails with 500", "answers 404", "refuses connections", "resets connections", "times out"]
+    )
+    shares = st.sampled_from(["", " in 50 % of requests", " in 10 % of requests"])
+    spans = st.just("") | st.tuples(times, times).map(lambda pair: f" from {min(pair)}s to {max(pair)}s")
+    sentences = st.tuples(st.sampled_from(names), what, shares, spans).map(
+        lambda drawn: f"{drawn[0]} {''.join(drawn[1:])}"
+    )
+    misbehaviour = st.lists(sentences, max_size=3 * hosts)
+    leaving = st.tuples(st.sampled_from(names), times).map(lambda drawn: f"{drawn[0]} is removed at {drawn[1]}s")
+    joining = st.tuples(st.sampled_from(["n0", "n1"]), times).map(lambda drawn: f"{drawn[0]} is added at {drawn[1]}s")
+    moved = st.lists(leaving | joining, max_size=hosts + 2, unique_by=lambda sentence: sentence.split()[0])
+    membership = moved if moves else st.just([])
+    return st.fixed_dictionaries(
+        {
+            "duration": st.just(f"{seconds}s"),
+            "rate": st.just(rate),
+            "hosts": st.just(names),
+            "seed": st.integers(1, 1000),
+            "behaviours": st.tuples(misbehaviour, membership).map(lambda drawn: [*drawn[0], *drawn[1]]),
+        }
+    )
