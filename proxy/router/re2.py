@@ -7,7 +7,24 @@ a pathological expression in a configuration can be slow; it is the operator's o
 
 import re
 
-_GO_NAMED_GROUP = re.compile(r"\(\?<(?![=!])")
+_NAMED_GROUP = re.compile(r"\(\?<(?![=!])")
+_POSIX_CLASS = re.compile(r"\[:([a-z]+):\]")
+_POSIX_CLASSES = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": "\\x00-\\x7f",
+    "blank": "\\t ",
+    "cntrl": "\\x00-\\x1f\\x7f",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": "!-/:-@\\[-`{-~",
+    "space": "\\t\\n\\v\\f\\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
 
 
 def compile_re2(pattern: str) -> re.Pattern[str]:
@@ -16,7 +33,12 @@ def compile_re2(pattern: str) -> re.Pattern[str]:
     Raises:
         re.error: `re` cannot read it; the validation of routes refuses such a pattern before.
     """
-    return re.compile(_GO_NAMED_GROUP.sub("(?P<", pattern), re.ASCII)
+    pattern = _NAMED_GROUP.sub("(?P<", pattern)
+    pattern = _POSIX_CLASS.sub(lambda match: _POSIX_CLASSES.get(match[1], match[0]), pattern)
+    try:
+        return re.compile(pattern, re.ASCII)
+    except ValueError:  # it says `(?u)`, which RE2 does not know
+        return re.compile(pattern)
 
 
 def text_of(value: bytes) -> str:
