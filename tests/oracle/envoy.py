@@ -62,8 +62,10 @@ class Envoy(Subject):
         command = find_envoy()
         assert command is not None, "no envoy command"
         config = self.directory / "envoy.json"
-        access_log = str(self.directory / "access.jsonl") if self._access_log else None
-        config.write_text(json.dumps(bootstrap(self._services, str(self.event_log), access_log)))
+        message = bootstrap(self._services, str(self.event_log))
+        if self._access_log:
+            _log_requests(message, str(self.directory / "access.jsonl"))
+        config.write_text(json.dumps(message))
         admin_path = self.directory / "admin"
         log = self.directory / "envoy.log"
         with log.open("wb") as log_file:
@@ -90,9 +92,9 @@ class Envoy(Subject):
         self.listen = (address["address"], address["port_value"])
 
 
-def bootstrap(services: Sequence[Service], event_log: str, access_log: str | None = None) -> dict[str, Any]:
+def bootstrap(services: Sequence[Service], event_log: str) -> dict[str, Any]:
     """Return a static bootstrap: one listener, one cluster and one virtual host for each service."""
-    manager: dict[str, Any] = {
+    manager = {
         "@type": f"{_EXTENSIONS}.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "oracle",
         "route_config": {"virtual_hosts": [_virtual_host(service) for service in services]},
@@ -103,17 +105,6 @@ def bootstrap(services: Sequence[Service], event_log: str, access_log: str | Non
             }
         ],
     }
-    if access_log is not None:
-        manager["access_log"] = [
-            {
-                "name": "file",
-                "typed_config": {
-                    "@type": f"{_EXTENSIONS}.access_loggers.file.v3.FileAccessLog",
-                    "path": access_log,
-                    "log_format": {"json_format": _ACCESS_LOG_FIELDS},
-                },
-            }
-        ]
     listener = {
         "name": "oracle",
         "address": _address("127.0.0.1:0"),
@@ -124,6 +115,17 @@ def bootstrap(services: Sequence[Service], event_log: str, access_log: str | Non
         "cluster_manager": {"outlier_detection": {"event_log_path": event_log}},
         "static_resources": {"listeners": [listener], "clusters": [_cluster(service) for service in services]},
     }
+
+
+def _log_requests(message: dict[str, Any], path: str) -> None:
+    """Add an access log to the listener of a bootstrap."""
+    manager = message["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    file_log = {
+        "@type": f"{_EXTENSIONS}.access_loggers.file.v3.FileAccessLog",
+        "path": path,
+        "log_format": {"json_format": _ACCESS_LOG_FIELDS},
+    }
+    manager["access_log"] = [{"name": "file", "typed_config": file_log}]
 
 
 def outlier_detection(rule: Mapping[str, Any]) -> dict[str, Any]:

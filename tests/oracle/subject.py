@@ -67,10 +67,10 @@ class Subject:
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             try:
-                await asyncio.wait_for(self._process.wait(), STOP_DEADLINE_S)
+                await asyncio.wait_for(self._process.communicate(), STOP_DEADLINE_S)
             except TimeoutError:
                 self._process.kill()
-                await self._process.wait()
+                await self._process.communicate()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
