@@ -25,6 +25,7 @@ from outlier.traffic import Balancer, Traffic, put_request
 from outlier.verdict import describe_detection, describe_unejection
 
 _CLUSTER_NAME = "scenario"
+_PROGRESS_STEPS = 100
 
 
 class MomentKind(enum.Enum):
@@ -111,20 +112,33 @@ def spans(simulation: Simulation) -> list[Span]:
     return sorted(found, key=lambda span: span.start_ms)
 
 
-def simulate(scenario: sc.Scenario, release: EnvoyRelease | Behaviour = EnvoyRelease.V1_40) -> Simulation:
+def simulate(
+    scenario: sc.Scenario,
+    release: EnvoyRelease | Behaviour = EnvoyRelease.V1_40,
+    *,
+    on_progress: Callable[[int], None] | None = None,
+) -> Simulation:
     """Run a scenario from its start to its end.
+
+    Args:
+        scenario: What to run.
+        release: Whose rules apply.
+        on_progress: Told the virtual time in milliseconds, about a hundred times; not for the exact form.
 
     Raises:
         ScenarioError: A step names a host that is not there, or an expectation is unknown.
     """
-    return _Run(scenario, release).run()
+    return _Run(scenario, release, on_progress).run()
 
 
 class _Run:
     """One scenario under way; also what its expectations look at."""
 
-    def __init__(self, scenario: sc.Scenario, release: EnvoyRelease | Behaviour) -> None:
+    def __init__(
+        self, scenario: sc.Scenario, release: EnvoyRelease | Behaviour, on_progress: Callable[[int], None] | None
+    ) -> None:
         self._scenario = scenario
+        self._on_progress = on_progress
         self._release = release
         self._time = SimulatedTime()
         self._runtime = Runtime({PREFIX + key: value for key, value in scenario.runtime.items()})
@@ -246,21 +260,27 @@ class _Run:
         self._refresh()
         changes = list(traffic.behaviours.memberships)
         expectations = list(traffic.expectations)
+        never_ms = traffic.duration_ms + 1
+        progress_ms = 0 if self._on_progress is not None else never_ms
         while True:
-            request_ms = int(self.requests * 1000 / traffic.rate)
+            request_ms = int(self.requests * 1000 / traffic.rate) if traffic.rate else never_ms
             next_ms = min(
                 self.detector.next_sweep_ms,
                 request_ms,
                 changes[0].at_ms if changes else request_ms,
             )
             # Checks come after everything of their moment, so they run once time has moved past it.
-            while expectations and expectations[0].at_ms < min(next_ms, traffic.duration_ms + 1):
+            while expectations and expectations[0].at_ms < min(next_ms, never_ms):
                 expectation = expectations.pop(0)
                 self._time.set_ms(expectation.at_ms)
                 self._check(expectation.expect, expectation.path)
             if next_ms > traffic.duration_ms:
                 break
             self._time.set_ms(next_ms)
+            if next_ms >= progress_ms:
+                assert self._on_progress is not None
+                self._on_progress(next_ms)
+                progress_ms = next_ms + traffic.duration_ms // _PROGRESS_STEPS + 1
             if changes and changes[0].at_ms == next_ms:
                 change = changes.pop(0)
                 (self._add if change.added else self._remove)(change.host)

@@ -123,7 +123,7 @@ class Traffic:
 
     Attributes:
         duration_ms: How long to simulate.
-        rate: Requests per second over the whole cluster, more than 0.
+        rate: Requests per second over the whole cluster; 0 sends none, and only sweeps happen.
         balancer: `round_robin` or `random`.
         panic_threshold: In percent; 0 switches panic off.
         error_codes: Statuses that are errors in place of 500 and above; empty keeps Envoy's rule.
@@ -147,8 +147,8 @@ class Traffic:
             ScenarioError: A value is missing or refused.
         """
         rate = data.get("rate", 10)
-        if not isinstance(rate, int | float) or not 0 < rate <= 1_000_000:
-            raise ScenarioError("rate", f"{rate!r} is not a number of requests per second, above 0 and at most 1000000")
+        if not isinstance(rate, int | float) or not 0 <= rate <= 1_000_000:
+            raise ScenarioError("rate", f"{rate!r} is not a number of requests per second, 0 to 1000000")
         balancer = data.get("balancer", "round_robin")
         if balancer not in {"round_robin", "random"}:
             raise ScenarioError("balancer", f"{balancer!r} is neither round_robin nor random")

@@ -189,3 +189,20 @@ def test_hour_of_traffic_in_virtual_time():
     found = simulate(people(duration="1h", rate=20, behaviours=["b fails with 503 in 30 % of requests"]))
 
     assert (found.requests, found.end_ms) == (72_001, 3_600_000)
+
+
+def test_without_traffic_only_sweeps_happen():
+    scenario = Scenario.from_dict({"duration": "1h", "rate": 0, "hosts": ["a"]})
+
+    simulation = simulate(scenario)
+
+    assert (simulation.requests, simulation.end_ms, simulation.timeline) == (0, 3_600_000, [])
+
+
+def test_progress_is_told_in_order_from_the_start_about_a_hundred_times():
+    told = []
+    simulate(Scenario.from_dict({"duration": "100s", "rate": 100, "hosts": ["a"]}), on_progress=told.append)
+
+    assert told[0] == 0
+    assert told == sorted(told)
+    assert 95 <= len(told) <= 101

@@ -180,7 +180,7 @@ def test_nobody_to_choose(make_cluster, ejected):
 @pytest.mark.parametrize(
     ("data", "path"),
     [
-        ({"rate": 0}, "rate"),
+        ({"rate": -1}, "rate"),
         ({"rate": "x"}, "rate"),
         ({"balancer": "hash"}, "balancer"),
         ({"panic_threshold": 101}, "panic_threshold"),
