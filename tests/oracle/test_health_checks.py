@@ -120,8 +120,8 @@ async def both(
     """Run Envoy and the sidecar over the same services, each with its own event logs."""
     original = envoy_module.bootstrap
 
-    def with_checks(services: Sequence[Service], event_log: str) -> dict[str, Any]:
-        message = original(services, event_log)
+    def with_checks(services: Sequence[Service], *logs: Any) -> dict[str, Any]:
+        message = original(services, *logs)
         for service, cluster in zip(services, message["static_resources"]["clusters"], strict=True):
             add_health_check(cluster, checks[service.host].health_check(folder / f"envoy-{service.host}"))
         return message
