@@ -2,6 +2,8 @@
 
 import pytest
 
+from proxy.codec.headers import FRAMING_HEADERS, HeaderTable
+from proxy.codec.http1_request import RequestParser
 from tests.proxy.codec.messages import CHUNKED, POST, feed, refusal, request, request_parser, requests, summary
 
 
@@ -101,3 +103,23 @@ def test_endless_trailers_are_refused_while_they_come():
     events = summary(feed(parser, [b"a" * 10_000] * 20))
 
     assert events[-1][:2] == ("error", 431)
+
+
+@pytest.mark.parametrize("cut", [1_000, 100_000, 150_000])
+def test_long_head_that_begins_behind_another_request_in_a_read_is_refused(cut):
+    head = request("X: " + "a" * 150_000)
+
+    events = feed(request_parser(), [request() + head[:cut], head[cut:-2], head[-2:]])
+
+    assert refusal(summary(events)) == (431, "http1.headers_too_large")
+
+
+def test_names_that_clients_invent_are_not_remembered_for_ever():
+    """A table is shared by all connections."""
+    table = HeaderTable(FRAMING_HEADERS)
+    for number in range(2_000):
+        parser = RequestParser(table)
+        parser.feed(request(f"{'x' * 20_000}{number}: 1"))
+
+    assert sum(map(len, table)) < 1_000_000
+    assert len(table) <= 1_000

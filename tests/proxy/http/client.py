@@ -8,7 +8,7 @@ from typing import Self, cast
 
 import attrs
 
-WAIT_S = 5.0
+WAIT_S = 10.0
 
 
 @attrs.frozen(kw_only=True)

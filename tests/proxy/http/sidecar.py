@@ -31,7 +31,7 @@ from proxy.testing import FaultyUpstream
 from tests.proxy.http.client import Client
 
 CLUSTER = "outbound|80||service"
-WAIT_S = 5.0  # longer than anything here takes; reached only by a failing test
+WAIT_S = 10.0  # longer than anything here takes; reached only by a failing test
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 

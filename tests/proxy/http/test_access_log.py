@@ -5,6 +5,7 @@ import re
 
 from proxy.http.date import DateProvider
 from proxy.testing import FaultyUpstream
+from proxy.upstream.host import HealthFlag
 from tests.proxy.http.sidecar import Sidecar, post
 
 
@@ -80,3 +81,16 @@ def test_date_is_the_present_second_in_http_form(monkeypatch):
         b"Sun, 06 Nov 1994 08:49:37 GMT",
         b"Sun, 06 Nov 1994 08:49:38 GMT",
     ]
+
+
+async def test_flag_says_that_panic_sent_the_request_to_an_ejected_host():
+    async with FaultyUpstream() as upstream, Sidecar(upstream) as sidecar:
+        (host,) = sidecar.cluster.hosts
+        client = await sidecar.client()
+        for ejected in (True, False):
+            host.put_flag(HealthFlag.FAILED_OUTLIER_CHECK, on=ejected)
+            sidecar.cluster.priority_set.refresh_health(0)
+            await client.get()
+
+        assert [line["response_flags"] for line in sidecar.log] == ["EJ", "-"]
+        assert sidecar.stat("lb_healthy_panic") == 1

@@ -6,11 +6,12 @@ import pytest
 
 from outlier import Result
 from proxy.testing import FaultyUpstream
+from tests.proxy.http.raw_upstream import RawUpstream
 from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, arrived, post, until
 
 
 class TestHttp10:
-    """Limits are Envoy's 60 KiB of head, not a library's; what is too large from a client is never an outlier event."""
+    """Limits are Envoy's, 60 KiB of a request's head and 80 of a response's, not a library's; what is too large from a client is never an outlier event."""
 
     @pytest.mark.parametrize(("size", "status"), [(9_000, 200), (20_000, 200), (59_000, 200), (62_000, 431)])
     async def test_large_request_heads(self, size, status):
@@ -21,7 +22,9 @@ class TestHttp10:
             assert response.status == status
             assert len(reports) == (2 if status == 200 else 0)
 
-    @pytest.mark.parametrize(("size", "status"), [(9_000, 200), (20_000, 200), (59_000, 200), (62_000, 502)])
+    @pytest.mark.parametrize(
+        ("size", "status"), [(9_000, 200), (20_000, 200), (59_000, 200), (79_000, 200), (84_000, 502)]
+    )
     async def test_large_response_heads(self, size, status):
         async with FaultyUpstream(headers={"x-big": "b" * size}) as upstream, Sidecar(upstream) as sidecar:
             (reports,) = sidecar.record()
@@ -106,6 +109,29 @@ class TestHttp11:
 
             assert data == b"" or data.startswith(b"HTTP/1.1 408 ")
             assert upstream.request_count == 0
+
+    async def test_half_a_head_behind_a_slow_request_does_not_stay_for_ever(self):
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            asked.set()
+            await answer.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+        asked, answer = asyncio.Event(), asyncio.Event()
+        clock = ManualClock()
+        async with RawUpstream(serve) as upstream, Sidecar(upstream.address, clock=clock) as sidecar:
+            client = await sidecar.client()
+            client.send(GET + b"GET / HT")
+            await asked.wait()
+            for _ in range(310):
+                clock.advance(1_000)
+            answer.set()
+            assert (await client.response()).status == 200
+            for _ in range(310):
+                clock.advance(1_000)
+            data = await client.read_to_end()
+
+            assert data == b"" or data.startswith(b"HTTP/1.1 408 ")
 
     async def test_idle_connection_opened_beforehand_is_tolerated(self):
         clock = ManualClock()
