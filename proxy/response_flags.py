@@ -4,7 +4,7 @@ import enum
 
 
 class ResponseFlag(enum.Enum):
-    """Envoy's `%RESPONSE_FLAGS%`."""
+    """Envoy's `%RESPONSE_FLAGS%`, and one that Envoy does not have."""
 
     NO_HEALTHY_UPSTREAM = "UH"
     UPSTREAM_CONNECTION_FAILURE = "UF"
@@ -22,6 +22,7 @@ class ResponseFlag(enum.Enum):
     FAULT_INJECTED = "FI"
     STREAM_IDLE_TIMEOUT = "SI"
     OVERLOAD_MANAGER = "OM"
+    EJECTED_UPSTREAM = "EJ"  # ours: the last host asked was ejected, and panic sent the request to it
 
 
 def flags_text(flags: tuple[ResponseFlag, ...]) -> str:

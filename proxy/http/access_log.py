@@ -7,7 +7,7 @@ from outlier import TimeSource
 from proxy.codec.headers import get_header
 from proxy.http.downstream import DownstreamConnection
 from proxy.log_file import LogFile
-from proxy.response_flags import flags_text
+from proxy.response_flags import ResponseFlag, flags_text
 from proxy.router.exchange import Exchange
 
 
@@ -28,6 +28,7 @@ class AccessLog:
         now_ms = self._time_source.system_ms()
         duration_ms = connection.duration_ms
         started = datetime.fromtimestamp((now_ms - duration_ms) / 1000, UTC)
+        flags = (*exchange.flags, ResponseFlag.EJECTED_UPSTREAM) if exchange.in_panic else exchange.flags
         request_id = get_header(head.headers, b"x-request-id")
         line = {
             "start_time": started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -36,7 +37,7 @@ class AccessLog:
             "authority": head.authority.decode("latin-1") or None,
             "protocol": "HTTP/1.1",
             "response_code": exchange.status,
-            "response_flags": flags_text(exchange.flags),
+            "response_flags": flags_text(flags),
             "response_code_details": exchange.details,
             "bytes_received": connection.bytes_received,
             "bytes_sent": connection.bytes_sent,

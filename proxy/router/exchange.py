@@ -36,7 +36,7 @@ class Exchange:
 
     Attributes for the access log: `status` is 0 until a response head was sent, `flags` and `details` say why the
     exchange ended as it did, `attempts` counts picks of a host, `host` is the last one picked, `cluster` is None
-    without a route.
+    without a route, `in_panic` says that panic sent the last attempt to an ejected host.
     """
 
     # Defaults of the class: most exchanges never write most of them, and creating one is on every request's way.
@@ -46,6 +46,7 @@ class Exchange:
     flags: tuple[ResponseFlag, ...] = ()
     details = ""
     attempts = 0
+    in_panic = False
     _route: ReadyRoute | None = None
     _filters: RouteFilters | None = None
     _upstream: UpstreamRequest | None = None

@@ -13,11 +13,13 @@ from proxy.codec.headers import HeaderList
 from proxy.codec.http1_response import ResponseHead
 from proxy.deadlines import Deadlines
 from proxy.router.route import ReadyRoute
-from proxy.upstream.host import Host
+from proxy.upstream.host import HealthFlag, Host
 from proxy.upstream.stream import RequestEncoder, ResetReason
 
 if TYPE_CHECKING:
     from proxy.router.exchange import Exchange
+
+_EJECTED = int(HealthFlag.FAILED_OUTLIER_CHECK)
 
 
 class UpstreamRequest:
@@ -36,7 +38,10 @@ class UpstreamRequest:
 
     def start(self) -> None:
         """Ask the host's pool for a stream."""
-        pool = self.host.pool
+        host = self.host
+        if host.health_flags & _EJECTED or self._exchange.in_panic:
+            self._exchange.in_panic = host.health_flags & _EJECTED != 0
+        pool = host.pool
         assert pool is not None, "a host that can be chosen has a pool"
         pool.new_stream(self)
 
