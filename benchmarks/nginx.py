@@ -20,12 +20,14 @@ def parse_size(text: str) -> int:
 
 
 class Nginx:
-    """One upstream address that serves a file `/<size>` for each size; a context manager."""
+    """One upstream that serves a file `/<size>` for each size, at one loopback address or more; a context manager."""
 
-    def __init__(self, directory: Path, sizes: list[str]) -> None:
+    def __init__(self, directory: Path, sizes: list[str], *, addresses: int = 1) -> None:
         self._command = require("nginx", "the package nginx")
         self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.addresses = [f"127.0.0.{number}:{self.port}" for number in range(1, addresses + 1)]
+        self.address = self.addresses[0]
+        listen = " ".join(f"listen {address} backlog=4096 reuseport;" for address in self.addresses)
         self._root = directory / f"nginx-{self.port}"
         self._root.mkdir()
         for size in sizes:
@@ -40,7 +42,7 @@ class Nginx:
               open_file_cache max=100; etag off; default_type application/octet-stream;
               client_body_temp_path {self._root}; proxy_temp_path {self._root}; fastcgi_temp_path {self._root};
               uwsgi_temp_path {self._root}; scgi_temp_path {self._root};
-              server {{ listen {self.address} backlog=4096 reuseport; root {self._root}; }}
+              server {{ {listen} root {self._root}; }}
             }}
             """
         )

@@ -21,7 +21,6 @@ from proxy.upstream.host import HealthFlag, Host
 
 _COUNTERS = ("cx_connect_fail", "cx_total", "rq_error", "rq_success", "rq_timeout", "rq_total")
 _GAUGES = ("cx_active", "rq_active", "rq_pending_active")
-_STATS = tuple(sorted(_COUNTERS + _GAUGES))
 
 # Limits of the high priority cannot be configured in Istio, so they are always Envoy's defaults.
 _HIGH_PRIORITY = CircuitBreakers(max_connections=1024, max_pending_requests=1024, max_requests=1024, max_retries=3)
@@ -118,22 +117,29 @@ def _prefix(cluster_name: str, host: Host) -> str:
 
 
 def _host_text(cluster_name: str, host: Host) -> str:
-    prefix = _prefix(cluster_name, host)
-    locality, monitor = host.locality, host.monitor
-    lines = [f"{prefix}{name}::{getattr(host, name)}" for name in _STATS]
-    lines += [
-        f"{prefix}hostname::{host.endpoint.hostname}",
-        f"{prefix}health_flags::{host.health_flags_text()}",
-        f"{prefix}weight::{host.weight}",
-        f"{prefix}region::{locality.region}",
-        f"{prefix}zone::{locality.zone}",
-        f"{prefix}sub_zone::{locality.sub_zone}",
-        f"{prefix}canary::{'true' if host.endpoint.canary else 'false'}",
-        f"{prefix}priority::{host.priority}",
-        f"{prefix}success_rate::{number_text(monitor.success_rate)}",
-        f"{prefix}local_origin_success_rate::{number_text(monitor.local_origin_success_rate)}",
-    ]
-    return "\n".join(lines) + "\n"
+    at, locality, monitor = _prefix(cluster_name, host), host.locality, host.monitor
+    # One expression, since it is evaluated 10,000 times for a big page: lists and joins took half as long again.
+    return (
+        f"{at}cx_active::{host.cx_active}\n"
+        f"{at}cx_connect_fail::{host.cx_connect_fail}\n"
+        f"{at}cx_total::{host.cx_total}\n"
+        f"{at}rq_active::{host.rq_active}\n"
+        f"{at}rq_error::{host.rq_error}\n"
+        f"{at}rq_pending_active::{host.rq_pending_active}\n"
+        f"{at}rq_success::{host.rq_success}\n"
+        f"{at}rq_timeout::{host.rq_timeout}\n"
+        f"{at}rq_total::{host.rq_total}\n"
+        f"{at}hostname::{host.endpoint.hostname}\n"
+        f"{at}health_flags::{host.health_flags_text()}\n"
+        f"{at}weight::{host.weight}\n"
+        f"{at}region::{locality.region}\n"
+        f"{at}zone::{locality.zone}\n"
+        f"{at}sub_zone::{locality.sub_zone}\n"
+        f"{at}canary::{'true' if host.endpoint.canary else 'false'}\n"
+        f"{at}priority::{host.priority}\n"
+        f"{at}success_rate::{number_text(monitor.success_rate)}\n"
+        f"{at}local_origin_success_rate::{number_text(monitor.local_origin_success_rate)}\n"
+    )
 
 
 # JSON

@@ -12,7 +12,7 @@ from tests.oracle.envoy import Envoy
 from tests.oracle.service import Service
 from tests.oracle.sidecar import Sidecar
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.usefixtures("_envoy")]
 
 PAGE = Path(__file__).parents[2] / "docs" / "prometheus.md"
 
@@ -33,7 +33,7 @@ def listed():
     return {name for block in blocks for name in block.split()}
 
 
-async def test_names_types_and_labels_are_envoys(_envoy):
+async def test_names_types_and_labels_are_envoys():
     pages = []
     async with FaultyUpstream() as good, FaultyUpstream(status=503) as bad:
         service = Service(

@@ -1,8 +1,6 @@
 """`/clusters` against what a real Envoy 1.40 printed for the same hosts (recorded/)."""
 
-import asyncio
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -128,25 +126,3 @@ async def test_broken_filter_is_a_bad_request(admin):
     response = await admin.get("/clusters?filter=(")
 
     assert (response.status, await response.text()) == (400, "Invalid re2 regex")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("query", ["", "?format=json"], ids=["text", "json"])
-async def test_ten_thousand_hosts_do_not_hold_up_the_loop(sidecar, admin, query):
-    """A request that waits behind the page waits a few milliseconds; the bound leaves room for a busy machine."""
-    sidecar.add_cluster(hosts=10_000, detection=OutlierDetection())
-    longest = 0.0
-
-    async def tick():
-        nonlocal longest
-        while True:
-            before = time.perf_counter()
-            await asyncio.sleep(0)
-            longest = max(longest, time.perf_counter() - before)
-
-    ticker = asyncio.create_task(tick())
-    body = await (await admin.get(f"/clusters{query}")).read()
-    ticker.cancel()
-
-    assert len(body) > 1_000_000
-    assert longest < 0.1

@@ -1,0 +1,234 @@
+"""What it costs to be watched: `python -m benchmarks.admin`.
+
+First, the data plane: a sidecar with 200 hosts gets 2,000 requests a second from a paced client, while a real Chromium
+has a page of the dashboard open, in alternating rounds this sidecar's and that of another one: so the browser, which
+has the other core, slows both down alike. CPU is that of the sidecar's process, dashboard included, per request; the
+ratio compares neighbouring rounds.
+
+Second, the big pages: `/clusters` and `/stats` in their forms over 10,000 hosts: how long each takes, and the longest
+time for which the event loop ran one thing, which is what a request may have to wait.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.admin_pages import PAGES, PageSample, measure_pages
+from benchmarks.nginx import Nginx
+from benchmarks.processes import cpu_seconds, on_core, processor_name
+from benchmarks.proxies import service
+from tests.oracle.sidecar import Sidecar
+
+HOSTS = 200
+RATE = 2_000
+CONNECTIONS = 32
+TICK_S = 0.005
+WATCHED, ELSEWHERE = "watched", "not watched"
+LIMIT_RATIO = 1.05
+LIMIT_PAGE_MS = 300
+LIMIT_HELD_MS = 10
+
+
+class PacedConnection(asyncio.Protocol):
+    """One keep-alive connection that is idle, or waits for one answer without a body."""
+
+    def __init__(self, load: "PacedLoad") -> None:
+        self._load = load
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be idle."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._load.idle.append(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Count the answer, which comes in one piece."""
+        assert data.startswith(b"HTTP/1.1 200"), data
+        self._load.answered += 1
+        self._load.idle.append(self)
+
+    def send(self) -> None:
+        """Send one request."""
+        assert self._transport is not None
+        self._transport.write(self._load.request)
+
+    def close(self) -> None:
+        """Close."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+class PacedLoad:
+    """Requests at a steady rate; `answered` counts. A request that finds no idle connection is sent a tick later."""
+
+    def __init__(self, listen: tuple[str, int], host: str) -> None:
+        self.request = f"GET /0 HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
+        self.idle: list[PacedConnection] = []
+        self.answered = 0
+        self._listen = listen
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        loop = asyncio.get_running_loop()
+        made = [await loop.create_connection(lambda: PacedConnection(self), *self._listen) for _ in range(CONNECTIONS)]
+        start, sent = loop.time(), 0
+        try:
+            while True:
+                due = int((loop.time() - start) * RATE) - sent
+                for _ in range(min(due, len(self.idle))):
+                    self.idle.pop().send()
+                    sent += 1
+                await asyncio.sleep(TICK_S)
+        finally:
+            for _, connection in made:
+                connection.close()
+
+
+@attrs.frozen(kw_only=True)
+class Sample:
+    """One round: microseconds of CPU per request, and the requests a second that were answered."""
+
+    cpu_us: float
+    requests_per_second: float
+
+
+Rounds = dict[str, dict[str, list[Sample]]]  # by page and by whether this sidecar is the one that is watched
+
+
+@contextlib.asynccontextmanager
+async def open_dashboard(admin: str, fragment: str) -> AsyncIterator[None]:
+    """Have a page of a sidecar's dashboard open in Chromium meanwhile."""
+    from playwright.async_api import async_playwright  # only this benchmark needs it
+
+    executable = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=executable, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        page = await browser.new_page(viewport={"width": 1440, "height": 900})
+        await page.goto(f"http://{admin}/{fragment}")
+        await page.wait_for_selector(".tile, .host")
+        yield
+        await browser.close()
+
+
+async def measure_watching(rounds: int, seconds: float) -> Rounds:
+    """Run the alternating rounds and return their samples."""
+    proxy_core, load_core = sorted(os.sched_getaffinity(0))[:2]
+    async with contextlib.AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        stack.enter_context(on_core(load_core))
+        upstream = stack.enter_context(Nginx(Path(folder), ["0"], addresses=HOSTS))
+        target = service(upstream.addresses)
+        other = await stack.enter_async_context(Sidecar([target]))
+        with on_core(proxy_core):
+            sidecar = await stack.enter_async_context(Sidecar([target]))
+        watched = {WATCHED: sidecar.admin, ELSEWHERE: other.admin}
+        pages = {"overview": "#/", "cluster page": f"#/cluster/{target.cluster_name.replace('|', '%7C')}"}
+        samples: Rounds = {page: {WATCHED: [], ELSEWHERE: []} for page in pages}
+        load = PacedLoad(sidecar.listen, target.host)
+        sending = asyncio.create_task(load.run())
+        await asyncio.sleep(seconds)
+        for _ in range(rounds):
+            for page, fragment in pages.items():
+                for state, admin in watched.items():
+                    async with open_dashboard(admin, fragment):
+                        await asyncio.sleep(2)  # the page has loaded
+                        samples[page][state].append(await _one_round(sidecar.pid, load, seconds))
+        sending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await sending
+    return samples
+
+
+async def _one_round(pid: int, load: PacedLoad, seconds: float) -> Sample:
+    loop = asyncio.get_running_loop()
+    spent, answered, start = cpu_seconds(pid), load.answered, loop.time()
+    await asyncio.sleep(seconds)
+    requests = load.answered - answered
+    return Sample(
+        cpu_us=(cpu_seconds(pid) - spent) / requests * 1e6, requests_per_second=requests / (loop.time() - start)
+    )
+
+
+def ratios(samples: dict[str, list[Sample]]) -> list[float]:
+    """Return the CPU per request of the watched sidecar over that of the unwatched one, for each round."""
+    pairs = zip(samples[WATCHED], samples[ELSEWHERE], strict=True)
+    return [watched.cpu_us / unwatched.cpu_us for watched, unwatched in pairs]
+
+
+def print_watching(console: Console, samples: Rounds) -> None:
+    """Print the first table."""
+    table = Table(title=f"{HOSTS} hosts, {RATE} requests/s", caption=processor_name())
+    for heading in ("dashboard", "requests/s", "CPU us/request", "not watched", "ratio (least..greatest)"):
+        table.add_column(heading, justify="left" if heading == "dashboard" else "right")
+    for page, of_page in samples.items():
+        rate = statistics.median(sample.requests_per_second for sample in of_page[WATCHED])
+        cpu = {state: statistics.median(sample.cpu_us for sample in rounds) for state, rounds in of_page.items()}
+        found = ratios(of_page)
+        spread = f"{statistics.median(found):.3f} ({min(found):.3f}..{max(found):.3f})"
+        table.add_row(page, f"{rate:.0f}", f"{cpu[WATCHED]:.1f}", f"{cpu[ELSEWHERE]:.1f}", spread)
+    console.print(table)
+
+
+def print_pages(console: Console, hosts: int, pages: dict[str, PageSample]) -> None:
+    """Print the second table."""
+    table = Table(title=f"{hosts} hosts", caption="medians; the loop is held: the longest of all rounds")
+    for heading in ("page", "ms", "loop held ms", "MB"):
+        table.add_column(heading, justify="left" if heading == "page" else "right")
+    for name, page in pages.items():
+        table.add_row(name, f"{page.ms:.0f}", f"{page.held_ms:.1f}", f"{page.size / 1e6:.1f}")
+    console.print(table)
+
+
+def main() -> int:
+    """Run both parts; return 1 when a limit is not kept."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.admin", description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each state, default 5")
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of a round, default 8")
+    parser.add_argument("--hosts", type=int, default=10_000, help="hosts of the big pages, default 10000")
+    parser.add_argument("--part", choices=("watching", "pages", "both"), default="both")
+    parser.add_argument("--json", action="store_true", help="print all figures as a last line of JSON")
+    args = parser.parse_args()
+    console = Console()
+    figures: dict[str, object] = {}
+    kept = True
+    if args.part != "pages":
+        samples = asyncio.run(measure_watching(args.rounds, args.seconds))
+        print_watching(console, samples)
+        medians = {page: statistics.median(ratios(of_page)) for page, of_page in samples.items()}
+        kept &= max(medians.values()) <= LIMIT_RATIO
+        figures["watching"] = {
+            page: {state: [attrs.asdict(sample) for sample in rounds] for state, rounds in of_page.items()}
+            for page, of_page in samples.items()
+        }
+        figures["ratio"] = medians
+    if args.part != "watching":
+        pages = measure_pages(args.hosts, PAGES, rounds=args.rounds)
+        print_pages(console, args.hosts, pages)
+        kept &= all(page.ms <= LIMIT_PAGE_MS and page.held_ms <= LIMIT_HELD_MS for page in pages.values())
+        figures["pages"] = {name: attrs.asdict(page) for name, page in pages.items()}
+    if not kept:
+        console.print(
+            f"a limit is not kept: ratio {LIMIT_RATIO}, page {LIMIT_PAGE_MS} ms, loop held {LIMIT_HELD_MS} ms"
+        )
+    if args.json:
+        print(json.dumps(figures))
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
