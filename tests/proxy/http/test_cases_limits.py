@@ -11,7 +11,10 @@ from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, arrived, post, u
 
 
 class TestHttp10:
-    """Limits are Envoy's, 60 KiB of a request's head and 80 of a response's, not a library's; what is too large from a client is never an outlier event."""
+    """Limits are Envoy's: 60 KiB of a request's head, 80 of a response's.
+
+    What is too large from a client is never an outlier event.
+    """
 
     @pytest.mark.parametrize(("size", "status"), [(9_000, 200), (20_000, 200), (59_000, 200), (62_000, 431)])
     async def test_large_request_heads(self, size, status):
