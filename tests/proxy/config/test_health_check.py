@@ -222,3 +222,25 @@ def test_without_the_key_nobody_is_checked():
 
 def test_paths_are_kept_when_absolute(tmp_path):
     assert load_one(tmp_path, tcp="{}", event_log_path="/var/log/hc").event_log_path == Path("/var/log/hc")
+
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "health-checks.md"
+
+
+def test_the_example_of_the_documentation_is_read(tmp_path):
+    example = DOCUMENT.read_text().partition("```yaml\n")[2].partition("```")[0]
+
+    http, tcp = load(tmp_path, example)
+
+    assert http.health_check.check.path == "/healthz"
+    assert tcp.health_check.check == TcpHealthCheck(send=(b"PING\r\n",), receive=(b"+PONG",))
+
+
+def test_every_field_is_documented(tmp_path):
+    known = []
+    for fields in ({"x": "1", "tcp": "{}"}, {"http": "{x: 1}"}, {"tcp": "{x: 1}"}):
+        with pytest.raises(ConfigError) as refused:
+            load_one(tmp_path, **fields)
+        known += refused.value.rule.partition("known are ")[2].split(", ")
+
+    assert [name for name in known if f"`{name}`" not in DOCUMENT.read_text()] == []
