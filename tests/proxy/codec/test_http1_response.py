@@ -66,6 +66,11 @@ def test_reason_phrase_does_not_matter(line):
     assert only_response(response("Content-Length: 0", line=line)).status == 200
 
 
+def test_empty_line_before_the_status_line_is_refused():
+    """RFC 9112, 2.2: only a server may skip one, before a request line. Envoy 1.40 answers 502."""
+    assert refusal(responses(b"\r\n" + response("Content-Length: 0"))) is not None
+
+
 @pytest.mark.parametrize(
     ("lines", "forwarded"),
     [
