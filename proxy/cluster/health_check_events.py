@@ -12,8 +12,9 @@ from proxy.upstream.health_checker_session import EventKind
 
 log = structlog.get_logger()
 
+_HOST_FAILED = "health_check.host_failed"
 _MESSAGES = {
-    EventKind.EJECT_UNHEALTHY: "health_check.host_failed",
+    EventKind.EJECT_UNHEALTHY: _HOST_FAILED,
     EventKind.ADD_HEALTHY: "health_check.host_passed",
     EventKind.FAILURE: "health_check.check_failed",
     EventKind.DEGRADED: "health_check.host_degraded",
@@ -21,8 +22,6 @@ _MESSAGES = {
     EventKind.SUCCESS: "health_check.check_passed",
 }
 _SINGLE_CHECKS = frozenset({EventKind.FAILURE, EventKind.SUCCESS})
-# A host that goes out asks a person to look; single checks are for who looks closely.
-_LEVELS = dict.fromkeys(_SINGLE_CHECKS, "debug") | {EventKind.EJECT_UNHEALTHY: "warning"}
 
 
 class HealthCheckEvents:
@@ -54,6 +53,15 @@ class HealthCheckEvents:
         facts = {"cluster_name": event.cluster_name, "upstream_url": event.address}
         if incident.failure is not None:
             facts["failure_type"] = incident.failure.value
-        getattr(log, _LEVELS.get(incident.kind, "info"))(_MESSAGES[incident.kind], **facts)
-        if self._publish is not None and incident.kind not in _SINGLE_CHECKS:
+        message = _MESSAGES[incident.kind]
+        if incident.kind is EventKind.FAILURE and incident.first_check:
+            message = _HOST_FAILED  # in Envoy's words a failed check, but it is why the host is out
+        elif incident.kind in _SINGLE_CHECKS:
+            log.debug(message, **facts)
+            return
+        if message == _HOST_FAILED:
+            log.warning(message, **facts)
+        else:
+            log.info(message, **facts)
+        if self._publish is not None:
             self._publish("health", event=incident.kind.value, **facts)

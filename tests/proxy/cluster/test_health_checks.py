@@ -253,6 +253,19 @@ def test_events_go_to_the_file_the_log_and_those_who_watch(tmp_path):
         file.close()
 
 
+def test_a_host_that_fails_its_first_check_is_told_of():
+    published = []
+    events = HealthCheckEvents((), lambda kind, **facts: published.append((kind, facts)))
+    subject = Subject(config(A, load_balancer=ROUND_ROBIN), events=events)
+    with capture_logs() as logs:
+        subject.report(subject.hosts[0], UNWELL)
+        subject.report(subject.hosts[0], UNWELL)
+
+    facts = {"cluster_name": subject.cluster.name, "upstream_url": A, "failure_type": "ACTIVE"}
+    assert logs == [{"event": "health_check.host_failed", "log_level": "warning", **facts}]
+    assert published == [("health", {"event": "health_check_failure_event", **facts})]
+
+
 def test_a_file_that_cannot_be_opened_is_told_at_the_start(tmp_path):
     check = attrs.evolve(CHECK, event_log_path=tmp_path / "missing" / "checks.jsonl")
 
