@@ -38,6 +38,11 @@ class SourceUnreachableError(ProxyError):
 class Session(Protocol):
     """A protocol spoken on the streams to one source, one after the other."""
 
+    @property
+    def complete(self) -> bool:
+        """Whether each collection has come over the current stream."""
+        ...
+
     def open(self) -> Iterable[bytes]:
         """Return what to send first on a new stream."""
         ...
@@ -51,7 +56,8 @@ class Session(Protocol):
 class FeedStatus:
     """One source's connection, as of now.
 
-    `since_ms` (wall clock) is when it came up, or, when `connected` is false, when it was lost or first not reached.
+    `connected` is false also while a stream is open that is not known to work, since the one before it could not be
+    spoken on. `since_ms` (wall clock) is when the stream came up, or when the last one that worked was lost.
     """
 
     connected: bool
@@ -92,11 +98,13 @@ class Feed:
         self._since_ms = system_ms()
         self._reconnections = 0
         self._error = ""
+        self._unspeakable = False  # the last stream ended by what was said on it, not by a lost connection
+        self._worked = False
 
     def status(self) -> FeedStatus:
         """Return how the connection stands."""
         return FeedStatus(
-            connected=self._stream is not None,
+            connected=self._stream is not None and not self._error,
             since_ms=self._since_ms,
             reconnections=self._reconnections,
             error=self._error,
@@ -138,46 +146,61 @@ class Feed:
                 log.warning("source.not_reached", source=self.source, error=str(exc))
             self._error = str(exc)
             return False
-        self._since_ms = self._system_ms()
         self._reconnections += 1
+        if not self._unspeakable:
+            self._error = ""
+            self._since_ms = self._system_ms()
         return True
 
-    def _on_first_message(self) -> None:
-        """What accepts a stream need not be able to speak on it; only now is that certain."""
+    def _on_message(self) -> None:
+        """Note that something came that makes sense.
+
+        After a stream that could not be spoken on that is not enough: one collection may be fine and the next one too
+        large, again and again. Then all of them must come before the source counts as working.
+        """
+        if self._worked or (self._unspeakable and not self._session.complete):
+            return
+        self._worked = True
+        self._unspeakable = False
         self._backoff.reset()
-        self._error = ""
+        if self._error:
+            self._error = ""
+            self._since_ms = self._system_ms()
         log.info("source.connected", source=self.source)
 
     async def _serve(self, stream: Stream) -> None:
         error = "the source ended the stream"
+        spoken = True
+        self._worked = False
         try:
-            await speak(self._session, stream, self._on_first_message)
+            await speak(self._session, stream, self._on_message)
         except StreamError as exc:
             error = str(exc)
+            spoken = exc.status.code in {Code.UNAVAILABLE, Code.CANCELLED}
         finally:
             with contextlib.suppress(StreamError):
                 stream.cancel()
             self._stream = None
+        if not self._error:
             self._since_ms = self._system_ms()
-        if error != self._error:
+        if error != self._error:  # said once for each cause
             log.warning("source.disconnected", source=self.source, error=error)
         self._error = error
+        self._unspeakable = not spoken
 
 
-async def speak(session: Session, stream: Stream, on_first_message: Callable[[], None] = lambda: None) -> None:
-    """Speak on a stream until the peer ends it.
+async def speak(session: Session, stream: Stream, on_message: Callable[[], None] = lambda: None) -> None:
+    """Speak on a stream until the peer ends it; `on_message` is called for each message that makes sense.
 
     Raises:
         StreamError: It fails, or the peer says what cannot be answered.
     """
     for data in session.open():
         await stream.send(data)
-    first = True
     while (received := await stream.receive()) is not None:
-        if first:
-            first = False
-            on_first_message()
-        for reply in await session.receive(received):
+        replies = await session.receive(received)
+        on_message()
+        for reply in replies:
             await stream.send(reply)
 
 

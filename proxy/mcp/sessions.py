@@ -77,6 +77,12 @@ class _Source:
         self._mode = mode
         self._collections = collections
         self._synced = asyncio.Event()
+        self._answered: set[str] = set()
+
+    @property
+    def complete(self) -> bool:
+        """Whether each collection has come over the current stream."""
+        return len(self._answered) == self._collections
 
     @property
     def synced(self) -> bool:
@@ -87,8 +93,10 @@ class _Source:
         """Return once every collection has had a response that was taken."""
         await self._synced.wait()
 
-    def _note_synced(self, collections: frozenset[str]) -> None:
-        if len(collections) == self._collections:
+    def _note_received(self, kind: Kind | None, synced: frozenset[str]) -> None:
+        if kind is not None:
+            self._answered.add(kind.name)
+        if len(synced) == self._collections:
             self._synced.set()
 
     def _record(self, collection: str, nonce: str, error: Status | None) -> None:
@@ -130,6 +138,7 @@ class McpSession(_Source):
 
     def open(self) -> Iterable[bytes]:
         """Ask for every collection."""
+        self._answered.clear()
         return [self._request(request) for request in self._sink.open()]
 
     async def receive(self, data: bytes) -> Iterable[bytes]:
@@ -151,7 +160,7 @@ class McpSession(_Source):
         answer = self._sink.receive(message, bad or decoded)
         if kind is not None:
             await self._store(kind, answer.changes, arrived_ms)
-        self._note_synced(self._sink.synced)
+        self._note_received(kind, self._sink.synced)
         return [self._request(answer.request)]
 
     def _request(self, request: RequestResources) -> bytes:
@@ -230,6 +239,7 @@ class XdsSession(_Source, Generic[RequestT, ResponseT]):
 
     def open(self) -> Iterable[bytes]:
         """Ask for every type."""
+        self._answered.clear()
         return [self._request(request) for request in self._client.open()]
 
     async def receive(self, data: bytes) -> Iterable[bytes]:
@@ -245,7 +255,7 @@ class XdsSession(_Source, Generic[RequestT, ResponseT]):
         answer = self._client.receive(response, unpacked, decoded)
         if kind is not None:
             await self._store(kind, answer.changes, arrived_ms)
-        self._note_synced(self._client.synced)
+        self._note_received(kind, self._client.synced)
         return [] if answer.request is None else [self._request(answer.request)]
 
     def _request(self, request: RequestT) -> bytes:

@@ -56,11 +56,13 @@ def _read(path: Any) -> bytes | None:
 
 
 def _options(options: ConnectionOptions) -> list[tuple[str, Any]]:
+    answer_ms = max(options.keepalive_ms // 3, 1)
     return [
         ("grpc.max_receive_message_length", options.max_message_bytes),
         ("grpc.max_send_message_length", _UNLIMITED),
         ("grpc.keepalive_time_ms", options.keepalive_ms),
-        ("grpc.keepalive_timeout_ms", max(options.keepalive_ms // 3, 1)),
+        ("grpc.keepalive_timeout_ms", answer_ms),
+        ("grpc.http2.ping_timeout_ms", answer_ms),  # of any probe; a minute by default, whatever the option above says
         # A stream is open all the time; a connection without one is not worth a probe. A server that finds the probes
         # too many says so, and grpc then doubles the interval.
         ("grpc.keepalive_permit_without_calls", 0),
@@ -117,8 +119,7 @@ async def dial(address: str, path: str, options: ConnectionOptions) -> Stream:
         options: How.
 
     Raises:
-        StreamError: It cannot be reached.
-        TlsFileError: A file of the TLS options cannot be read.
+        StreamError: It cannot be reached, or a file of the TLS options cannot be read (yet).
     """
     channel_options = [*_options(options), ("grpc.initial_reconnect_backoff_ms", _NO_RECONNECTS_MS)]
     # Each connection is one of its own: a shared one would share its fate, and outlive its options.
@@ -128,9 +129,11 @@ async def dial(address: str, path: str, options: ConnectionOptions) -> Stream:
     else:
         if options.tls.server_name:
             channel_options.append(("grpc.ssl_target_name_override", options.tls.server_name))
-        credentials = grpc.ssl_channel_credentials(
-            _read(options.tls.ca), _read(options.tls.key), _read(options.tls.certificate)
-        )
+        try:
+            files = [_read(path) for path in (options.tls.ca, options.tls.key, options.tls.certificate)]
+        except TlsFileError as exc:
+            raise StreamError(Code.UNAVAILABLE, str(exc)) from exc
+        credentials = grpc.ssl_channel_credentials(*files)
         channel = grpc.aio.secure_channel(address, credentials, channel_options)
     try:
         await _wait_ready(channel, address)
