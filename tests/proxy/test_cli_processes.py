@@ -100,21 +100,27 @@ async def test_quitquitquit_ends_with_0(run_argv):
         assert await process.wait() == 0
 
 
-async def test_hangup_reopens_the_event_log(run_argv, upstream, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1], ids=lambda number: number.name)
+async def test_signal_reopens_event_log_and_access_log(run_argv, upstream, tmp_path, number):
     upstream.set(status=503)
-    log, renamed = tmp_path / "events.log", tmp_path / "events.log.1"
-    async with outlier(*run_argv, "--event-log", str(log)) as process, aiohttp.ClientSession() as session:
+    events, requests = tmp_path / "events.log", tmp_path / "requests.log"
+    argv = (*run_argv, "--event-log", str(events), "--access-log", str(requests))
+    async with outlier(*argv) as process, aiohttp.ClientSession() as session:
         line = await ready(process)
-        log.rename(renamed)
-        process.send_signal(signal.SIGHUP)
+        old = [log.rename(f"{log}.1") for log in (events, requests)]
+        process.send_signal(number)
         async with asyncio.timeout(5):
-            while not log.exists():  # noqa: ASYNC110 - the file system tells nobody
+            while not (events.exists() and requests.exists()):  # noqa: ASYNC110 - the file system tells nobody
                 await asyncio.sleep(0.01)
         for _ in range(3):
             async with session.get(f"http://{line['listen']}/", headers={"Host": SERVICE}) as response:
                 assert response.status == 503
+                await response.read()
+        process.terminate()
+        await process.wait()
 
-        assert renamed.read_text() == ""
+        assert len(requests.read_text().splitlines()) == 3
+        assert [log.read_text() for log in old] == ["", ""]
 
 
 async def test_port_in_use_is_an_error_line_and_exit_2(run_argv):
