@@ -96,7 +96,15 @@ def test_last_chunk(trailers, end):
 
 @pytest.mark.parametrize(
     ("status", "reason"),
-    [(200, "OK"), (404, "Not Found"), (418, "Unknown"), (431, "Request Header Fields Too Large"), (599, "Unknown")],
+    [
+        (200, "OK"),
+        (404, "Not Found"),
+        (418, "Unknown"),
+        (425, "Too Early"),
+        (431, "Request Header Fields Too Large"),
+        (598, "Unknown"),
+        (599, "Last Unassigned Server Error Code"),
+    ],
 )
 def test_reason_phrase_is_envoys(status, reason):
     """facts: "the backend's `X` became `OK`; 418 became `Unknown`"."""

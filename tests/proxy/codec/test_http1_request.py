@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.codec.headers import FRAMING_HEADERS, NOTED_FIRST
+from proxy.codec.headers import FRAMING_HEADERS, NOTED_FIRST, HeaderTable
 from proxy.codec.http1_request import RequestParser
 from tests.proxy.codec.messages import (
     CHUNKED,
@@ -122,10 +122,12 @@ def test_connect_names_its_authority_in_the_target():
         (["Connection: X-Drop", "X-Drop: 1", "X-Keep: 2"], [(b"x-keep", b"2")]),
         (["X-Drop: 1", "Connection: close,x-drop"], []),
         (["Connection: a", "Connection: B", "A: 1", "b: 2", "c: 3"], [(b"c", b"3")]),
-        (["Keep-Alive: 5", "Proxy-Connection: x", "HTTP2-Settings: AA"], []),
+        (["Keep-Alive: 5", "Proxy-Connection: x"], []),
+        (["Connection: HTTP2-Settings", "HTTP2-Settings: AA"], []),
+        (["HTTP2-Settings: AA"], [(b"http2-settings", b"AA")]),
         (["Upgrade: h2c"], []),
         (["TE: trailers"], [(b"te", b"trailers")]),
-        (["TE: gzip, trailers"], []),
+        (["TE: gzip, trailers"], [(b"te", b"trailers")]),
         (["TE: gzip"], []),
         (["Connection: TE", "TE: trailers"], [(b"te", b"trailers")]),
         (["Expect: 100-continue"], []),
@@ -161,10 +163,23 @@ def test_connection_cannot_take_away_who_asks_whom(name):
         (["Connection: x", "Connection: close"], False),
         (["Connection: closed"], True),
         (["X: close"], True),
+        (["Proxy-Connection: close"], False),
+        (["Proxy-Connection: Close"], False),
+        (["Proxy-Connection: keep-alive"], True),
     ],
 )
 def test_client_asks_for_the_end_of_the_connection(lines, keep_alive):
     assert only_request(request(*lines)).keep_alive is keep_alive
+
+
+def test_headers_of_which_one_line_is_kept_are_joined_where_the_first_stood():
+    """Envoy's inline headers; every other header keeps its lines."""
+    table = HeaderTable(FRAMING_HEADERS, joined=frozenset((b"accept", b"via")))
+    lines = ["Accept: a", "X: 1", "accept: b", "Via: v", "x: 2", "ACCEPT: c"]
+
+    (head,) = RequestParser(table).feed(request(*lines))
+
+    assert head.headers[1:] == [(b"accept", b"a,b,c"), (b"x", b"1"), (b"via", b"v"), (b"x", b"2")]
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,15 @@ class TestDrain:
             assert (response.body, response.header("connection")) == (b"x", "close")
             assert await client.read_to_end() == b""
 
+    async def test_client_that_comes_all_the_same_is_served_once(self):
+        async with FaultyUpstream(body=b"x") as upstream, Sidecar(upstream) as sidecar:
+            sidecar.listener.drain()
+            client = await sidecar.client()
+            response = await client.get()
+
+            assert (response.body, response.header("connection")) == (b"x", "close")
+            assert await client.read_to_end() == b""
+
     async def test_wait_empty_ends_with_the_last_client(self):
         async with FaultyUpstream() as upstream, Sidecar(upstream) as sidecar:
             client = await sidecar.client()
