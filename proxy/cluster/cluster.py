@@ -29,7 +29,7 @@ from proxy.cluster.outlier_driver import OutlierDriver, SweepDriver
 from proxy.codec.headers import get_header
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
-from proxy.config.cluster_config import ClusterConfig, ClusterType, Endpoint
+from proxy.config.cluster_config import ClusterConfig, ClusterType, Endpoint, TlsMode
 from proxy.config.health_check import HealthCheckRules
 from proxy.deadlines import Deadlines
 from proxy.load_balancer import LoadBalancer, create_load_balancer
@@ -40,9 +40,11 @@ from proxy.upstream.connection import DEGRADED, GRPC_STATUS, IMMEDIATE_HEALTH_CH
 from proxy.upstream.connection_pool import ConnectionPool
 from proxy.upstream.health_checker import Checked, HealthChecker
 from proxy.upstream.host import HealthFlag, Host
+from proxy.upstream.named_pools import NamedPools
 from proxy.upstream.priority_set import PrioritySet
 from proxy.upstream.resource_manager import ResourceManager
 from proxy.upstream.stats import ClusterStats
+from proxy.upstream.tls import UpstreamTlsSocket
 
 # Headers of a response that say more of its host than the status does.
 _TELLING = DEGRADED | GRPC_STATUS | IMMEDIATE_HEALTH_CHECK_FAIL
@@ -75,11 +77,13 @@ class Cluster:
         self.priority_set = PrioritySet()
         self.resources = ResourceManager(config.circuit_breakers)
         self.detector: Detector | None = None
+        self.tls = _tls_socket(config)
         self._error_matcher = _error_matcher(config)
         self._environment = environment
         self._driver: SweepDriver | None = None
         self._hosts_by_monitor: dict[HostMonitor, Host] = {}
         self._cleanup: asyncio.TimerHandle | None = None
+        self._initialized = False
         self._stopped = False
         self.health_checker = self._create_health_checker(config)
         self._update_hosts(config.endpoints)
@@ -101,9 +105,14 @@ class Cluster:
         self._error_matcher = _error_matcher(config)
         if config.outlier_detection != old.outlier_detection:
             self._update_detector(config.outlier_detection)
-        if config.type is not old.type and ClusterType.ORIGINAL_DST in {config.type, old.type}:
-            self._update_hosts(())  # hosts that requests have named are nobody's endpoints
-        if config.endpoints != old.endpoints or config.type is not old.type:
+        afresh = config.type is not old.type and ClusterType.ORIGINAL_DST in {config.type, old.type}
+        if config.tls != old.tls:
+            self.tls = _tls_socket(config)
+            afresh = True
+        if afresh:
+            # Hosts that requests have named are nobody's endpoints; connections in the clear are not for secured hosts.
+            self._update_hosts(())
+        if afresh or config.endpoints != old.endpoints or config.type is not old.type:
             self._update_hosts(config.endpoints)
         for host in self.hosts:
             if host.pool is not None:
@@ -112,8 +121,20 @@ class Cluster:
             self.load_balancer.close()
             self.load_balancer = self._create_load_balancer()
 
+    @property
+    def initialized(self) -> bool:
+        """Whether the cluster can serve as it will go on to, its hosts checked and its table built, or once could.
+
+        Hosts that come later are no reason to keep requests away.
+        """
+        if not self._initialized:
+            checker, balancer = self.health_checker, self.load_balancer
+            building = isinstance(balancer, HashLoadBalancer) and balancer.building
+            self._initialized = not building and (checker is None or checker.all_checked)
+        return self._initialized
+
     async def wait_initialized(self) -> None:
-        """Return once the cluster can serve as it will go on to: its hosts are checked, its table is built."""
+        """Return once the cluster is initialized."""
         if self.health_checker is not None:
             await self.health_checker.wait_all_checked()
         # Every turn of the loop builds a step of the table.
@@ -199,14 +220,23 @@ class Cluster:
 
     def _new_host(self, endpoint: Endpoint) -> Host:
         host = Host(endpoint)
-        host.pool = ConnectionPool(
+        tls = self.tls
+        make_pool = partial(
+            ConnectionPool,
             host,
             self.config,
             resources=self.resources,
             stats=self.stats,
             deadlines=self._environment.deadlines,
             loop=self._environment.loop,
+            tls=tls,
         )
+        if tls is None:
+            host.pool = make_pool()
+        elif tls.auto_sni:
+            host.pool = NamedPools(self.config, lambda name: make_pool(server_name=name))
+        else:
+            host.pool = make_pool(server_name=tls.config.sni)
         if self.detector is not None:
             self._monitor(self.detector, host)
         if self.health_checker is not None and self.config.type is not ClusterType.ORIGINAL_DST:
@@ -333,6 +363,16 @@ class Cluster:
             matched = matcher.matches(head.status, lambda name: _joined_values(head, name.encode("latin-1")))
         degraded = head.marks & DEGRADED != 0
         report_response(monitor, head.status, grpc_status=grpc_status, matched=matched, degraded=degraded)
+
+
+def _tls_socket(config: ClusterConfig) -> UpstreamTlsSocket | None:
+    """Return how the cluster's connections are secured; None for plain text.
+
+    ISTIO_MUTUAL would take the certificate that the mesh gives to a workload, which there is none of here.
+    """
+    if config.tls is None or config.tls.mode is TlsMode.ISTIO_MUTUAL:
+        return None
+    return UpstreamTlsSocket(config.name, config.tls)
 
 
 def _is_grpc(request: RequestHead) -> bool:

@@ -58,7 +58,7 @@ def upstream_reset(reason: ResetReason, *, retried: bool = False, transport_fail
     Args:
         reason: Why.
         retried: Whether an earlier attempt was made.
-        transport_failure: What the operating system said; it goes into the details only, as in Envoy 1.40.
+        transport_failure: What the system or TLS said; it goes into the details only, as in Envoy 1.40.
     """
     prefix = _RETRIED_DISCONNECT if retried else _DISCONNECT
     return LocalReply(
@@ -79,5 +79,5 @@ def reset_details(event: str, reason: ResetReason, transport_failure: str = "") 
     """Return Envoy's response code details of a reset: `event{reason|transport failure}`, blanks as underscores."""
     text = reason.value
     if reason is ResetReason.CONNECTION_FAILURE and transport_failure:
-        text += f"|delayed_connect_error: {transport_failure}"
+        text += f"|{transport_failure}"
     return f"{event}{{{text}}}".replace(" ", "_")

@@ -36,6 +36,11 @@ class UpstreamRequest:
         self.host = host
         self.encoder: RequestEncoder | None = None
 
+    @property
+    def authority(self) -> bytes:
+        """The request's host."""
+        return self._exchange.head.authority
+
     def start(self) -> None:
         """Ask the host's pool for a stream."""
         host = self.host

@@ -60,6 +60,7 @@ class UpstreamConnection(asyncio.Protocol):
         "draining",
         "host",
         "idle_since",
+        "max_duration_ms",
         "requests",
     )
 
@@ -76,6 +77,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.closed = False
         self.draining = False
         self.idle_since = 0.0
+        self.max_duration_ms = 0  # the limit that a deadline is set for; 0 when none is
         self.requests = 0
 
     def attach(self, decoder: ResponseDecoder) -> None:
@@ -113,7 +115,7 @@ class UpstreamConnection(asyncio.Protocol):
         if self._chunked:
             self._out.append(encode_last_chunk(trailers))
         self.flush()
-        if self._tunnel:
+        if self._tunnel and self._transport.can_write_eof():  # TLS has no half-closed connections
             self._transport.write_eof()
 
     def flush(self) -> None:
@@ -144,6 +146,15 @@ class UpstreamConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close an idle connection."""
         self._close(busy=False)
+
+    def on_max_duration(self) -> None:
+        """The connection is as old as it may become: closed now, or when its request is done."""
+        if self.closed:
+            return  # in the same sweep
+        self._pool.stats.upstream_cx_max_duration_reached += 1
+        self.draining = True
+        if self._decoder is None:
+            self.close()
 
     def terminate(self) -> None:
         """Close a busy connection; its request is reset."""

@@ -7,6 +7,7 @@ connecting, and closes them; it does not choose hosts and charges nobody. Ports 
 
 import asyncio
 import os
+import ssl
 from collections import deque
 
 from proxy.config.cluster_config import ClusterConfig
@@ -17,6 +18,7 @@ from proxy.upstream.host import Host
 from proxy.upstream.resource_manager import ResourceManager
 from proxy.upstream.stats import ClusterStats
 from proxy.upstream.stream import PoolClient, ResetReason
+from proxy.upstream.tls import TlsUnavailableError, UpstreamTlsSocket, failure_reason
 
 
 class ConnectAttempt:
@@ -39,7 +41,8 @@ class ConnectAttempt:
 class ConnectionPool:
     """All connections of one host.
 
-    `config` is the cluster's; a new one may be set at any time and holds for what happens from then on.
+    `config` is the cluster's; a new one may be set at any time and holds for what happens from then on. `tls` secures
+    every connection, asking for `server_name`; None is plain text.
     """
 
     __slots__ = (
@@ -49,7 +52,9 @@ class ConnectionPool:
         "_idle",
         "_pending",
         "_resources",
+        "_server_name",
         "_sweep_timeout_ms",
+        "_tls",
         "config",
         "host",
         "loop",
@@ -65,6 +70,8 @@ class ConnectionPool:
         stats: ClusterStats,
         deadlines: Deadlines,
         loop: asyncio.AbstractEventLoop,
+        tls: UpstreamTlsSocket | None = None,
+        server_name: str = "",
     ) -> None:
         self.host = host
         self.config = config
@@ -72,11 +79,18 @@ class ConnectionPool:
         self.stats = stats
         self._resources = resources
         self._deadlines = deadlines
+        self._tls = tls
+        self._server_name = server_name
         self._connections: set[UpstreamConnection] = set()
         self._idle: list[UpstreamConnection] = []  # the one used last is at the end and is used next
         self._pending: deque[PoolClient] = deque()
         self._attempts: set[ConnectAttempt] = set()
         self._sweep_timeout_ms = 0  # the idle timeout that a sweep is set with; 0 when none is
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no connection, no attempt at one, and nobody who waits."""
+        return not (self._connections or self._attempts or self._pending)
 
     def new_stream(self, client: PoolClient) -> None:
         """Give `client` a stream: at once, later, or never; it hears which."""
@@ -127,26 +141,21 @@ class ConnectionPool:
         self.stats.connect_time_ms.record(round((self.loop.time() - attempt.started) * 1000))
         self._connections.add(connection)
         connection.draining = attempt.draining
+        duration_ms = self.config.max_connection_duration_ms
+        if duration_ms:
+            connection.max_duration_ms = duration_ms
+            self._deadlines.set(connection.on_max_duration, duration_ms)
         self.on_connection_free(connection)
 
     def on_connection_free(self, connection: UpstreamConnection) -> None:
-        """A connection can carry a request: the oldest waiting one that the breaker lets through, or one to come."""
+        """A connection can carry a request: the oldest waiting one, or one to come."""
         while self._pending:
             client = self._pending.popleft()
             self._count_pending(-1)
             if self._assign(connection, client):
                 self._connect_if_needed()
                 return
-        if connection.draining:
-            connection.close()
-            return
-        timeout_ms = self.config.idle_timeout_ms
-        if timeout_ms:
-            connection.idle_since = self.loop.time()
-            if not self._sweep_timeout_ms:
-                self._sweep_timeout_ms = timeout_ms
-                self._deadlines.set(self._sweep_idle, timeout_ms)
-        self._idle.append(connection)
+        self._keep(connection)
 
     def on_request_done(self) -> None:
         """A request has left its connection, one way or the other."""
@@ -157,6 +166,8 @@ class ConnectionPool:
     def on_connection_closed(self, connection: UpstreamConnection, *, remote: bool, busy: bool) -> None:
         """A connection is gone; `busy` says that a request was on it."""
         self._connections.discard(connection)
+        if connection.max_duration_ms:
+            self._deadlines.clear(connection.on_max_duration, connection.max_duration_ms)
         if connection in self._idle:
             self._idle.remove(connection)
         self._count_connection(-1)
@@ -179,9 +190,18 @@ class ConnectionPool:
     async def open(self, attempt: ConnectAttempt) -> None:
         """Open one connection; it, or the failure, is reported to the pool."""
         try:
-            await connect(self.loop, lambda: UpstreamConnection(self, attempt), self.host.address)
+            await connect(
+                self.loop,
+                lambda: UpstreamConnection(self, attempt),
+                self.host.address,
+                tls=None if self._tls is None else self._tls.context(),
+                server_name=self._server_name,
+                keepalive=self.config.tcp_keepalive,
+                timeout_ms=attempt.timeout_ms,
+            )
         except OSError as error:
-            self._fail_attempt(attempt, ResetReason.CONNECTION_FAILURE, _reason(error))
+            if attempt in self._attempts:  # or the host has closed a connection that was there
+                self._fail_attempt(attempt, ResetReason.CONNECTION_FAILURE, _reason(error))
 
     def on_connect_timeout(self, attempt: ConnectAttempt) -> None:
         """The host did not answer in time."""
@@ -223,22 +243,35 @@ class ConnectionPool:
             client.on_pool_failure(reason, detail)
 
     def _assign(self, connection: UpstreamConnection, client: PoolClient) -> bool:
-        """Give a connection to a request; return False if too many are in flight, and the request has failed."""
+        """Give a free connection to a request, unless too many are in flight; return whether it was given."""
         resources = self._resources
+        stats = self.stats
         if resources.requests >= resources.limits.max_requests:
-            self.stats.upstream_rq_active_overflow += 1
+            stats.upstream_rq_active_overflow += 1
             client.on_pool_failure(ResetReason.OVERFLOW, "")
             return False
         resources.requests += 1
         host = self.host
         host.rq_active += 1
         host.rq_total += 1
-        stats = self.stats
         stats.upstream_rq_active += 1
         stats.upstream_rq_total += 1
         connection.attach(client)
         client.on_pool_ready(connection)
         return True
+
+    def _keep(self, connection: UpstreamConnection) -> None:
+        """Let a free connection wait for a request to come, as long as it may be idle."""
+        if connection.draining:
+            connection.close()
+            return
+        timeout_ms = self.config.idle_timeout_ms
+        if timeout_ms:
+            connection.idle_since = self.loop.time()
+            if not self._sweep_timeout_ms:
+                self._sweep_timeout_ms = timeout_ms
+                self._deadlines.set(self._sweep_idle, timeout_ms)
+        self._idle.append(connection)
 
     def _sweep_idle(self) -> None:
         """Close connections that were idle too long; set the next sweep for the one that is due first."""
@@ -267,5 +300,12 @@ class ConnectionPool:
 
 
 def _reason(error: OSError) -> str:
-    """Return the operating system's words; asyncio's own loop puts others into `strerror`."""
-    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error)
+    """Return why no connection could be had, as Envoy says it; empty when nobody knows more."""
+    if isinstance(error, ssl.SSLError):
+        return failure_reason(error)
+    if isinstance(error, TlsUnavailableError):
+        return f"TLS error: {error}"
+    if error.errno is None or error.errno <= 0:
+        return ""  # the host has gone in the middle of a handshake
+    # The operating system's words: asyncio's own loop puts others into `strerror`.
+    return f"delayed_connect_error: {os.strerror(error.errno)}"

@@ -13,6 +13,7 @@ from proxy.config.cluster_config import Endpoint, HealthStatus, Locality
 
 if TYPE_CHECKING:
     from proxy.upstream.connection_pool import ConnectionPool
+    from proxy.upstream.named_pools import NamedPools
 
 
 class HealthFlag(enum.IntFlag):
@@ -83,7 +84,7 @@ class Host:
         self.health_flags = 0
         self.update(endpoint)
         self.monitor: HostMonitor = NULL_MONITOR
-        self.pool: ConnectionPool | None = None
+        self.pool: ConnectionPool | NamedPools | None = None
         self.cx_active = 0
         self.cx_connect_fail = 0
         self.cx_total = 0

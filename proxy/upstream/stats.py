@@ -34,6 +34,7 @@ class ClusterStats:
     upstream_cx_destroy_with_active_rq: int = 0
     upstream_cx_http1_total: int = 0
     upstream_cx_idle_timeout: int = 0
+    upstream_cx_max_duration_reached: int = 0
     upstream_cx_max_requests: int = 0
     upstream_cx_none_healthy: int = 0
     upstream_cx_overflow: int = 0

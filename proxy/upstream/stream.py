@@ -74,7 +74,11 @@ class RequestEncoder(Protocol):
 
 
 class PoolClient(ResponseDecoder, Protocol):
-    """A request that waits for its stream."""
+    """A request that waits for its stream; `authority` is its host, as the upstream will see it."""
+
+    @property
+    def authority(self) -> bytes:
+        """The request's host."""
 
     def on_pool_ready(self, encoder: RequestEncoder) -> None:
         """A connection to the host is there and the stream is ours."""
