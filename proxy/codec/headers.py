@@ -19,7 +19,8 @@ CONNECTION = 16
 TE = 32
 EXPECT = 64
 UPGRADE = 128
-NOTED_FIRST = 256  # bits from here on belong to the caller: the header is forwarded and its presence noted
+PROXY_CONNECTION = 256
+NOTED_FIRST = 512  # bits from here on belong to the caller: the header is forwarded and its presence noted
 
 FRAMING_HEADERS: dict[bytes, int] = {
     b"host": HOST,
@@ -27,15 +28,15 @@ FRAMING_HEADERS: dict[bytes, int] = {
     b"transfer-encoding": TRANSFER_ENCODING,
     b"connection": CONNECTION,
     b"keep-alive": DROP,
-    b"proxy-connection": DROP,
+    b"proxy-connection": PROXY_CONNECTION,
     b"upgrade": UPGRADE,
-    b"http2-settings": DROP,
     b"te": TE,
     b"expect": EXPECT,
 }
 
 # Names remembered per table; clients repeat a few dozen, and one that invents names must not fill the memory.
 _MAX_REMEMBERED_NAMES = 1_000
+_MAX_REMEMBERED_NAME_BYTES = 64
 
 
 class HeaderTable(dict[bytes, tuple[bytes, int | None]]):
@@ -45,16 +46,22 @@ class HeaderTable(dict[bytes, tuple[bytes, int | None]]):
 
     Args:
         marks: Lower-case name -> what the parser does with that header.
+        joined: Names of which only one line is kept, further ones joined to it by commas; each gets a mark.
     """
 
-    def __init__(self, marks: Mapping[bytes, int]) -> None:
+    def __init__(self, marks: Mapping[bytes, int], joined: frozenset[bytes] = frozenset()) -> None:
         super().__init__()
         self.marks = dict(marks)
+        self.joined = joined
+        bit = max([NOTED_FIRST, *marks.values()])
+        for name in sorted(joined - marks.keys()):
+            bit <<= 1
+            self.marks[name] = bit
 
     def __missing__(self, name: bytes) -> tuple[bytes, int | None]:
         lower = name.lower()
         known = (lower, self.marks.get(lower))
-        if len(self) < _MAX_REMEMBERED_NAMES:
+        if len(self) < _MAX_REMEMBERED_NAMES and len(name) <= _MAX_REMEMBERED_NAME_BYTES:
             self[name] = known
         return known
 
@@ -143,6 +150,7 @@ _REASONS = {
     422: "Unprocessable Entity",
     423: "Locked",
     424: "Failed Dependency",
+    425: "Too Early",
     426: "Upgrade Required",
     428: "Precondition Required",
     429: "Too Many Requests",
@@ -158,6 +166,7 @@ _REASONS = {
     508: "Loop Detected",
     510: "Not Extended",
     511: "Network Authentication Required",
+    599: "Last Unassigned Server Error Code",
 }
 
 

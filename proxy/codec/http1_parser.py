@@ -19,6 +19,7 @@ from proxy.codec.headers import (
     HeaderList,
     HeaderTable,
 )
+from proxy.codec.joined_headers import append_header
 
 MAX_HEAD_BYTES = 60 * 1024  # Envoy's max_request_headers_kb
 MAX_HEADERS = 100  # Envoy's max_headers_count
@@ -75,6 +76,7 @@ class Http1Parser:
         "_max_headers",
         "_read_bytes",
         "_table",
+        "_unknown_bytes",
         "_unproductive_bytes",
         "_until_close",
     )
@@ -97,6 +99,7 @@ class Http1Parser:
         self._in_head = False
         self._head_bytes = 0
         self._read_bytes = 0
+        self._unknown_bytes = 0
         self._unproductive_bytes = 0  # of a chunked message since its last piece of body: sizes, extensions, trailers
         self._chunked = False
         self._headers: HeaderList = []
@@ -180,8 +183,8 @@ class Http1Parser:
     def on_message_begin(self) -> None:
         """Start a head."""
         self._in_head = True
-        # A head that begins behind other messages of a read has an unknown part of it: less than one read.
-        self._head_bytes = 0 if self._events else self._read_bytes
+        # A head that begins behind other messages has an unknown part of the read, so two bounds are kept.
+        self._head_bytes, self._unknown_bytes = (0, self._read_bytes) if self._events else (self._read_bytes, 0)
         self._headers = []
         self._marks = 0
         self._dropped = 0
@@ -196,14 +199,19 @@ class Http1Parser:
         value = value.rstrip(b" \t")
         if mark is None:
             self._headers.append((name, value))
-        elif mark >= NOTED_FIRST and self._in_head:
-            self._marks |= mark
+        elif mark >= NOTED_FIRST:
+            if self._in_head:
+                if self._marks & mark and name in self._table.joined:
+                    append_header(self._headers, name, value, self._table.joined)
+                    self._dropped += 1
+                    return
+                self._marks |= mark
             self._headers.append((name, value))
         else:
             self._on_framing_header(mark, name, value)
 
     def _on_framing_header(self, mark: int, name: bytes, value: bytes) -> None:
-        """Take a line that means something to the codec; in trailers, whatever the table names is dropped."""
+        """Take a line that means something to the codec; in trailers it is dropped."""
         if not self._in_head:
             self._dropped += 1
             return
@@ -232,8 +240,8 @@ class Http1Parser:
         if len(headers) + self._dropped > self._max_headers:
             raise ProtocolError("http1.too_many_headers", status=431, body=_TOO_LARGE)
         limit = self._max_head_bytes
-        # Only a long read can hold a long head; adding up each would cost every request.
-        if (self._read_bytes > limit or self._head_bytes > limit) and start_line_bytes + _size(headers) > limit:
+        # Only long reads can hold a long head; adding up each would cost every request.
+        if self._head_bytes + self._unknown_bytes > limit and start_line_bytes + _size(headers) > limit:
             raise head_too_large()
         self._dropped = 0
         self._unproductive_bytes = 0

@@ -15,6 +15,7 @@ from proxy.codec.headers import (
     EXPECT,
     HOST,
     NOTED_FIRST,
+    PROXY_CONNECTION,
     TE,
     UPGRADE,
     HeaderList,
@@ -63,7 +64,7 @@ class RequestParser(Http1Parser):
     the parser holds back what follows until `refuse_upgrade` or `accept_upgrade` says whose bytes they are.
     """
 
-    __slots__ = ("_expects_continue", "_held", "_host", "_replaying", "_target", "_upgrade")
+    __slots__ = ("_expects_continue", "_held", "_host", "_proxy_close", "_replaying", "_target", "_upgrade")
 
     def __init__(
         self,
@@ -86,6 +87,11 @@ class RequestParser(Http1Parser):
             return []
         return super().feed(data)
 
+    @property
+    def held_bytes(self) -> int:
+        """How much is held back."""
+        return 0 if self._held is None else len(self._held)
+
     def refuse_upgrade(self) -> list[Any]:
         """Go on as if no upgrade had been asked for; return the events of what was held back."""
         held, self._held = self._held, None
@@ -104,6 +110,7 @@ class RequestParser(Http1Parser):
         self._host: bytes | None = None
         self._upgrade = b""
         self._expects_continue = False
+        self._proxy_close = False
 
     def on_url(self, piece: bytes) -> None:
         """Take a piece of the request target."""
@@ -117,14 +124,23 @@ class RequestParser(Http1Parser):
             self._host = value
             self._dropped += 1
             return
-        if mark == TE and value.lower() == b"trailers":
-            self._headers.append((name, value))
+        if mark == TE:
+            self._on_te(value)
             return
         self._dropped += 1
-        if mark == EXPECT:
+        if mark == PROXY_CONNECTION:
+            self._proxy_close = value.lower() == b"close"
+        elif mark == EXPECT:
             self._expects_continue = value.lower() == b"100-continue"
         elif mark == UPGRADE:
             self._upgrade = value.lower()
+
+    def _on_te(self, value: bytes) -> None:
+        """Keep of TE what a next hop may be told: `trailers`, exactly so, or nothing."""
+        if not value or b"trailers" in {coding.strip() for coding in value.split(b",")}:
+            self._headers.append((b"te", b"trailers" if value else b""))
+        else:
+            self._dropped += 1
 
     def on_headers_complete(self) -> None:
         """Emit the head."""
@@ -157,6 +173,8 @@ class RequestParser(Http1Parser):
                 self._remove_nominated(head, nominated)
             if b"upgrade" in tokens:
                 head.upgrade = self._upgrade
+        elif self._proxy_close:
+            head.keep_alive = False
         head.content_length = self._content_length
         head.chunked = self._chunked
         head.end_stream = self._content_length <= 0 and not self._chunked

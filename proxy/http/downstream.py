@@ -10,17 +10,17 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
-from proxy.codec.headers import STATUS_LINES, HeaderList, render_head, replace_header
+from proxy.codec.headers import STATUS_LINES, HeaderList, render_head
 from proxy.codec.http1_encode import CONTINUE, encode_chunk, encode_last_chunk, encode_response_head
 from proxy.codec.http1_parser import End, ProtocolError
 from proxy.codec.http1_request import RequestHead, RequestParser
 from proxy.codec.http1_response import ResponseHead
 from proxy.http.client_socket import ClientSocket
 from proxy.http.request_headers import REQUEST_HEADERS, prepare_request
+from proxy.http.response_headers import finish_response
 from proxy.response_flags import ResponseFlag
 from proxy.router.exchange import Exchange
 from proxy.router.local_reply import REQUEST_HEADER_TIMEOUT, UPGRADE_REFUSED, LocalReply
-from proxy.upstream.connection import DATE, SERVER
 
 if TYPE_CHECKING:
     from proxy.http.listener import Listener
@@ -35,14 +35,15 @@ WRITE_HIGH_WATER_BYTES = 256 * 1024
 # Why the client is not read; bits, since several reasons may hold at once.
 _PIPELINE = 1  # a further request waits for the exchange to end
 _BODY = 2  # the way to the host is full
+_UPGRADE = 4  # the host has not yet answered whether the protocol changes
+
+# What a client may send ahead while another protocol has been asked for and the host has not answered.
+MAX_HELD_BYTES = 64 * 1024
 
 _SWITCHING_PROTOCOLS = 101
 
 # Where Envoy's flag is DPE; a missing Host or a fragment is refused above its codec and has no flag.
 _NOT_CODEC_DETAILS = frozenset(("missing_host_header", "path_normalization_failed"))
-
-_SERVER_ENVOY = (b"server", b"envoy")
-_CONNECTION_CLOSE = (b"connection", b"close")
 
 
 class DownstreamConnection(asyncio.Protocol):
@@ -134,7 +135,10 @@ class DownstreamConnection(asyncio.Protocol):
         events = self._parser.feed(data)
         if self._parser.in_head is not self._head_timer_set:
             self._watch_head()
-        if self._exchange is None and not self._queue and len(events) == 1 and type(events[0]) is RequestHead:
+        if self._upgrading and self._parser.held_bytes > MAX_HELD_BYTES:
+            self._socket.disable_read(_UPGRADE)
+        idle = self._exchange is None and not self._queue and not self._write_paused
+        if idle and len(events) == 1 and type(events[0]) is RequestHead:
             self._begin(events[0])  # by far the most frequent read: one request without a body
             return
         self._queue.extend(events)
@@ -195,26 +199,19 @@ class DownstreamConnection(asyncio.Protocol):
 
     def encode_headers(self, head: ResponseHead) -> None:
         """Send the response's head, with the connection manager's headers."""
-        headers = head.headers
         listener = self._listener
-        if not head.marks & DATE:
-            headers.append((b"date", listener.date.now()))
-        if head.marks & SERVER:
-            replace_header(headers, b"server", b"envoy")
-        else:
-            headers.append(_SERVER_ENVOY)
         if self._upgrading and self._exchange is not None:
             self._end_upgrade(self._exchange, head.status)
-        if self._tunnel:
-            pass  # its connection ends with it, and the client knows
-        elif not self._keep_alive or not self._request_ended or listener.draining:
-            if not self._request_ended:
-                listener.stats.downstream_rq_response_before_rq_complete += 1
+        if not self._request_ended and not self._tunnel:
+            listener.stats.downstream_rq_response_before_rq_complete += 1
             self._keep_alive = False
-            headers.append(_CONNECTION_CLOSE)
+        elif listener.draining:
+            self._keep_alive = False
+        # A tunnel's connection ends with it, and the client knows.
+        finish_response(head, listener.date, close=not self._keep_alive and not self._tunnel)
         data, self._chunked = encode_response_head(
             head.status,
-            headers,
+            head.headers,
             content_length=head.content_length,
             end_stream=head.end_stream,
             head_request=self._head_request,
@@ -329,6 +326,7 @@ class DownstreamConnection(asyncio.Protocol):
         if upgrade == b"h2c":  # offered, not demanded: Envoy serves the request as it is
             return True
         self._listener.stats.downstream_rq_ws_on_non_ws_route += 1
+        self._keep_alive = False
         exchange = self._exchange = Exchange(self._listener.router, self, head)
         exchange.refuse(UPGRADE_REFUSED)
         return False
@@ -336,6 +334,7 @@ class DownstreamConnection(asyncio.Protocol):
     def _end_upgrade(self, exchange: Exchange, status: int) -> None:
         """The host has answered a request for another protocol: a tunnel, or a response like any other."""
         self._upgrading = False
+        self._socket.enable_read(_UPGRADE)
         if status == _SWITCHING_PROTOCOLS:
             self._tunnel = True
             self._keep_alive = False
@@ -392,7 +391,10 @@ class DownstreamConnection(asyncio.Protocol):
 
     def _on_head_timeout(self) -> None:
         """The client has begun a head and does not finish it."""
+        if self._exchange is not None:  # the half head is behind a request; its time begins when that is done
+            self._listener.router.deadlines.set(self._on_head_timeout, REQUEST_HEAD_TIMEOUT_MS)
+            return
         self._head_timer_set = False
-        if not self._closing and self._exchange is None:
+        if not self._closing:
             self._listener.stats.downstream_rq_header_timeout += 1
             self._answer_and_close(REQUEST_HEADER_TIMEOUT)

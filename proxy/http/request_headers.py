@@ -7,8 +7,9 @@ source/common/http/conn_manager_utility.cc).
 """
 
 from outlier import RandomGenerator
-from proxy.codec.headers import DROP, FRAMING_HEADERS, NOTED_FIRST, HeaderTable
+from proxy.codec.headers import DROP, FRAMING_HEADERS, NOTED_FIRST, HeaderTable, get_header, replace_header
 from proxy.codec.http1_request import RequestHead
+from proxy.codec.joined_headers import JOINED_REQUEST_HEADERS
 
 REQUEST_ID = NOTED_FIRST
 FORWARDED_PROTO = NOTED_FIRST << 1
@@ -37,7 +38,8 @@ REQUEST_HEADERS = HeaderTable(
         **dict.fromkeys(_CONTROL_HEADERS, DROP),
         b"x-request-id": REQUEST_ID,
         b"x-forwarded-proto": FORWARDED_PROTO,
-    }
+    },
+    JOINED_REQUEST_HEADERS,
 )
 
 
@@ -48,6 +50,8 @@ def prepare_request(head: RequestHead, scheme: bytes, random: RandomGenerator) -
         head.headers.append((b"x-forwarded-proto", scheme))
     if not marks & REQUEST_ID:
         head.headers.append((b"x-request-id", uuid4(random)))
+    elif not get_header(head.headers, b"x-request-id"):
+        replace_header(head.headers, b"x-request-id", uuid4(random))
 
 
 def uuid4(random: RandomGenerator) -> bytes:

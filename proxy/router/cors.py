@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from proxy.codec.headers import HeaderList, replace_header
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
+from proxy.codec.joined_headers import JOINED_REQUEST_HEADERS, header_values
 from proxy.config.route_config import CorsPolicy
-from proxy.router.joined_headers import JOINED_REQUEST_HEADERS, header_values
 from proxy.router.rewrite import fits_a_line
 from proxy.router.route_match import compile_string_matcher
 

@@ -6,7 +6,7 @@ wire format, no task, no await. Ports the router filter (Envoy, source/common/ro
 """
 
 from proxy.cluster.cluster import Cluster
-from proxy.codec.headers import HeaderList, replace_header
+from proxy.codec.headers import HeaderList
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.cluster_config import ClusterType
@@ -68,7 +68,14 @@ class Exchange:
 
     def copy(self, head: RequestHead) -> "Exchange":
         """Return an exchange whose answers go nowhere, for a mirror."""
-        return Exchange(self._router, DeafClient(), head)
+        client = DeafClient()
+        client.exchange = Exchange(self._router, client, head)
+        return client.exchange
+
+    @property
+    def request_complete(self) -> bool:
+        """Whether all of the request has been received."""
+        return self._request_ended
 
     # From the client
 
@@ -102,7 +109,7 @@ class Exchange:
         self.cluster = cluster
         if self._request_ended:
             self._on_request_complete(route)
-        self._tell_expected_timeout(route)
+        route.tell_expected_timeout(self.head, 0)
         if self._filters is not None:
             self._filters.edit_request()
             self._filters.start_mirrors()
@@ -293,7 +300,7 @@ class Exchange:
             return  # ended in the same sweep
         self._backoff_ms = None
         if self._route is not None:
-            self._tell_expected_timeout(self._route)
+            self._route.tell_expected_timeout(self.head, self._elapsed_ms())
         self._start_attempt(self.cluster)
 
     def _abandon_retries(self, body: RequestBody, *, sent: bool) -> None:
@@ -326,15 +333,6 @@ class Exchange:
     def _elapsed_ms(self) -> int:
         """Time since the request was complete; 0 before that."""
         return int((self._router.loop.time() - self._request_complete_at) * 1000) if self._request_ended else 0
-
-    def _tell_expected_timeout(self, route: ReadyRoute) -> None:
-        """Let the host know how long it has at most."""
-        if not route.timeout_ms and not route.per_try_timeout_ms:
-            return
-        expected_ms = route.timeout_ms - self._elapsed_ms() if route.timeout_ms else route.per_try_timeout_ms
-        if route.per_try_timeout_ms:
-            expected_ms = min(expected_ms, route.per_try_timeout_ms)
-        replace_header(self.head.headers, b"x-envoy-expected-rq-timeout-ms", b"%d" % expected_ms)
 
     def _on_route_timeout(self) -> None:
         if self._ended:

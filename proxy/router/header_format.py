@@ -13,8 +13,8 @@ from typing import Protocol
 from proxy.cluster.cluster import Cluster
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
+from proxy.codec.joined_headers import JOINED_REQUEST_HEADERS, JOINED_RESPONSE_HEADERS, header_values
 from proxy.response_flags import ResponseFlag, flags_text
-from proxy.router.joined_headers import JOINED_REQUEST_HEADERS, JOINED_RESPONSE_HEADERS, header_values
 from proxy.router.route_match import request_scheme
 from proxy.upstream.host import Host
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from proxy.codec.headers import FRAMING_HEADERS, NOTED_FIRST, HeaderList, get_header, remove_headers
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
+from proxy.codec.joined_headers import JOINED_REQUEST_HEADERS, JOINED_RESPONSE_HEADERS, append_header
 from proxy.config.route_config import HeaderOperations
 from proxy.router.header_format import HeaderFormat, StreamInfo, compile_format
-from proxy.router.joined_headers import JOINED_REQUEST_HEADERS, JOINED_RESPONSE_HEADERS, append_header
 from proxy.upstream.connection import RESPONSE_HEADERS
 
 _Line = tuple[bytes, bytes | HeaderFormat]

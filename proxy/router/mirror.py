@@ -9,8 +9,8 @@ source/common/http/async_client_impl.cc).
 
 from proxy.codec.headers import HeaderList, replace_header
 from proxy.codec.http1_request import RequestHead
+from proxy.codec.joined_headers import JOINED_REQUEST_HEADERS, append_header
 from proxy.config.route_config import Mirror
-from proxy.router.joined_headers import JOINED_REQUEST_HEADERS, append_header
 
 _MILLION = 1_000_000
 _SUFFIX = b"-shadow"

@@ -3,13 +3,19 @@
 A mirror is an exchange whose client listens to nothing: it is balanced, counted and judged like any other.
 """
 
+from typing import TYPE_CHECKING
+
 from proxy.codec.headers import HeaderList
 from proxy.codec.http1_response import ResponseHead
+
+if TYPE_CHECKING:
+    from proxy.router.exchange import Exchange
 
 
 class DeafClient:
     """The `ResponseEncoder` of a mirrored request."""
 
+    exchange: "Exchange | None" = None
     remote_address = ""
     local_address = ""
 
@@ -32,7 +38,11 @@ class DeafClient:
         """Nobody notices."""
 
     def pause_request(self) -> None:
-        """The client of the original is not slowed down for a copy."""
+        """Give the copy up: the client of the original is not slowed down for it, nor is it collected in memory."""
+        if self.exchange is not None and not self.exchange.request_complete:
+            if self.exchange.cluster is not None:
+                self.exchange.cluster.stats.retry_or_shadow_abandoned += 1
+            self.exchange.on_client_gone()
 
     def resume_request(self) -> None:
-        """It was not slowed down."""
+        """Nothing was paused."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import attrs
 
+from proxy.codec.headers import replace_header
 from proxy.codec.http1_request import RequestHead
 from proxy.config.route_config import Route, RouteAction, VirtualHost
 from proxy.load_balancer.hash_policy import HashPolicies
@@ -59,6 +60,15 @@ class ReadyRoute:
         self.clusters = None if self.direct_reply is not None else WeightedClusters(config)
         self.only_cluster = self._only_cluster()
         self.for_mirrors = self if not action.mirrors else ReadyRoute(_for_mirrors(action))
+
+    def tell_expected_timeout(self, head: RequestHead, elapsed_ms: int) -> None:
+        """Let the host know how long it has at most, `elapsed_ms` after the request was complete."""
+        if not self.timeout_ms and not self.per_try_timeout_ms:
+            return
+        expected_ms = self.timeout_ms - elapsed_ms if self.timeout_ms else self.per_try_timeout_ms
+        if self.per_try_timeout_ms:
+            expected_ms = min(expected_ms, self.per_try_timeout_ms)
+        replace_header(head.headers, b"x-envoy-expected-rq-timeout-ms", b"%d" % expected_ms)
 
     def _only_cluster(self) -> str | None:
         filters = (self.fault, self.cors, self.direct_reply, self.rewrite, self.mirrors or None)

@@ -61,7 +61,10 @@ class RouteFilters:
         self._router.deadlines.set(self._on_delay_end, delay_ms)
 
     def cancel(self) -> None:
-        """The exchange has ended."""
+        """The exchange has ended; a copy that is not complete is nobody's any more."""
+        for copy in self._mirrors:
+            if not copy.request_complete:
+                copy.on_client_gone()
         if self._delay_ms is not None:
             self._router.deadlines.clear(self._on_delay_end, self._delay_ms)
             self._delay_ms = None
