@@ -125,6 +125,7 @@ class Server:
         self._admin_address = bootstrap.admin
         self._file_source: FileSource | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._switching: asyncio.Task[None] | None = None
         self._feeds: Feeds | None = None
         self.stats_store.register(self._metrics)
         self.stats_store.register(self.pipeline.metrics.metrics)
@@ -132,10 +133,28 @@ class Server:
     # Configuration
 
     def apply(self, snapshot: ConfigSnapshot) -> None:
-        """Run `snapshot` from the next request on; requests under way finish as they began."""
+        """Run `snapshot`; requests under way finish as they began.
+
+        Requests go by the routes of before until each new cluster can serve; the clusters of before stay as long.
+        """
         self.snapshot = snapshot
-        self.cluster_manager.apply(snapshot.clusters)
+        if self._switching is not None:
+            self._switching.cancel()
+            self._switching = None
+        self.cluster_manager.update(snapshot.clusters)
+        if self.state is ServerState.LIVE and not self.cluster_manager.initialized:
+            self._switching = self._loop.create_task(self._switch_when_initialized(snapshot))
+        else:
+            self._switch(snapshot)
+
+    async def _switch_when_initialized(self, snapshot: ConfigSnapshot) -> None:
+        await self.cluster_manager.wait_initialized()
+        self._switch(snapshot)
+
+    def _switch(self, snapshot: ConfigSnapshot) -> None:
+        """Let requests go by the routes of `snapshot` from the next one on."""
         self._routes.table = RouteTable(snapshot.routes, self._routes.table)
+        self.cluster_manager.remove_others(snapshot.clusters)
         self.events.publish(
             "config", version=snapshot.version, clusters=len(snapshot.clusters), changed=sorted(snapshot.changed)
         )
@@ -196,6 +215,8 @@ class Server:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
             self._watching = None
+        if self._switching is not None:
+            self._switching.cancel()
         if self._feeds is not None:
             await self._feeds.close()
             self._feeds = None

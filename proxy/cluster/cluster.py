@@ -135,11 +135,14 @@ class Cluster:
 
     async def wait_initialized(self) -> None:
         """Return once the cluster is initialized."""
+        if self.initialized:
+            return
         if self.health_checker is not None:
             await self.health_checker.wait_all_checked()
         # Every turn of the loop builds a step of the table.
         while isinstance(self.load_balancer, HashLoadBalancer) and self.load_balancer.building:  # noqa: ASYNC110
             await asyncio.sleep(0)
+        self._initialized = True
 
     def remove(self) -> None:
         """The cluster is out of the configuration: no new requests come, those in flight finish."""

@@ -27,9 +27,11 @@ class ClusterManager:
 
     def apply(self, configs: Mapping[str, ClusterConfig]) -> None:
         """Run exactly these clusters from now on."""
-        for name in self.clusters.keys() - configs.keys():
-            self.clusters.pop(name).remove()
-            self._removed += 1
+        self.update(configs)
+        self.remove_others(configs)
+
+    def update(self, configs: Mapping[str, ClusterConfig]) -> None:
+        """Run these clusters, beside those that run already."""
         for name, config in configs.items():
             cluster = self.clusters.get(name)
             if cluster is None:
@@ -38,6 +40,17 @@ class ClusterManager:
             elif cluster.config is not config and cluster.config != config:
                 cluster.update(config)
                 self._modified += 1
+
+    def remove_others(self, configs: Mapping[str, ClusterConfig]) -> None:
+        """Remove all clusters but these."""
+        for name in self.clusters.keys() - configs.keys():
+            self.clusters.pop(name).remove()
+            self._removed += 1
+
+    @property
+    def initialized(self) -> bool:
+        """Whether every cluster can serve."""
+        return all(cluster.initialized for cluster in self.clusters.values())
 
     async def wait_initialized(self) -> None:
         """Return once every present cluster can serve as it will go on to."""

@@ -123,6 +123,11 @@ class HealthChecker:
             host.set_flag(HealthFlag.EXCLUDED_VIA_IMMEDIATE_HC_FAIL)
             check.take(CheckResult(Failure.PASSIVE))
 
+    @property
+    def all_checked(self) -> bool:
+        """Whether each host has had a result."""
+        return not self._unchecked
+
     async def wait_all_checked(self) -> None:
         """Return once each host has had a result."""
         if self._unchecked:
