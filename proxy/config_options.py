@@ -50,13 +50,23 @@ def read_config(paths: Sequence[str], view: Bootstrap) -> StaticConfig:
         PathMissingError: A path is not there.
         UnreadableFileError: A file cannot be opened or decoded.
     """
+    return read_static_config(paths, ConversionContext(node=view.node, release=view.istio_release))
+
+
+def read_static_config(paths: Sequence[str], context: ConversionContext) -> StaticConfig:
+    """Return what the paths come to in that context.
+
+    Raises:
+        PathMissingError: A path is not there.
+        UnreadableFileError: A file cannot be opened or decoded.
+    """
     texts: dict[str, str] = {}
     for path in FileWatcher(paths).first_look():
         text = read_text(path)
         if isinstance(text, Issue):
             raise UnreadableFileError(text)
         texts[path] = text
-    return static_config(texts, ConversionContext(node=view.node, release=view.istio_release))
+    return static_config(texts, context)
 
 
 def no_resources(paths: Sequence[str]) -> Issue:

@@ -1,10 +1,11 @@
 """`outlier simulate`: what a rule would do to hosts that misbehave, in virtual time, before it ships.
 
-Reads scenarios (docs/scenarios.md), turns an Istio rule in them into the detector's settings, runs them under one or
-several Envoy releases, and prints what happened and why.
+Reads scenarios (docs/scenarios.md), runs them under one or several Envoy releases, and under a second rule if there is
+one, and prints what happened and why. Traffic that has happened is `replay_command`'s.
 """
 
 import argparse
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import attrs
 import yaml
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from outlier import (
@@ -25,6 +27,7 @@ from outlier import (
     Simulation,
     simulate,
 )
+from proxy import replay_command
 from proxy.config.destination_rule import DestinationRule
 from proxy.config.releases import IstioRelease
 from proxy.config.resource import read_resources
@@ -42,14 +45,22 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "simulate",
         help="run a scenario in virtual time",
         description="Run scenarios in virtual time and print what is ejected, when and why. "
-        "With several releases the differences show side by side.",
-        epilog="example: outlier simulate docs/scenarios/one-of-three.yaml --check --plot hosts.svg",
+        "With several releases, or a shadow rule, the differences show side by side. "
+        "With --replay, run the requests of an access log instead.",
+        epilog="example: outlier simulate docs/scenarios/one-of-three.yaml --check --plot hosts.svg\n"
+        "example: outlier simulate --replay access.jsonl --config new.yaml",
     )
     parser.add_argument(
-        "scenarios", nargs="+", type=Path, metavar="SCENARIO", help="a YAML file of one or more scenarios"
+        "scenarios", nargs="*", type=Path, metavar="SCENARIO", help="a YAML file of one or more scenarios"
     )
     parser.add_argument(
         "--config", type=Path, metavar="PATH", help="take the rule from this file or folder of resources"
+    )
+    parser.add_argument(
+        "--shadow", type=Path, metavar="PATH", help="run each scenario under the rule in this file or folder too"
+    )
+    parser.add_argument(
+        "--replay", type=Path, metavar="LOG", help="run an access log, JSON lines, against the rules of --config"
     )
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw hosts, ejections and panic over time")
     parser.add_argument("--check", action="store_true", help="exit 1 at the first expectation that is not met")
@@ -63,6 +74,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "--istio-release", type=_istio_release, default="current", metavar="VERSION", help="who converts the rule"
     )
+    parser.add_argument(
+        "--namespace", default="default", metavar="NAMESPACE", help="whose sidecar wrote the log (with --replay)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,16 +84,21 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         ProxyError: A file cannot be read, or the plot cannot be drawn.
-        OutlierError: A scenario or a rule is refused.
+        OutlierError: A scenario or a rule is refused, or an option is missing.
     """
+    if args.replay:
+        return replay_command.run(args)
+    if not args.scenarios:
+        raise ConfigError("SCENARIO", "nothing", "at least one scenario, or --replay, is needed")
     rule = _rule_of(args.config) if args.config else None
+    shadow = _rule_of(args.shadow) if args.shadow else None
     groups = [
-        [simulate(scenario, release) for release in _releases(args.envoy_release) or scenario.releases]
+        list(_columns(scenario, _releases(args.envoy_release) or scenario.releases, shadowed))
         for path in args.scenarios
-        for scenario in _read(path, rule, args.istio_release)
+        for scenario, shadowed in _read(path, rule, shadow, args.istio_release)
     ]
     if args.format == "json":
-        print(json.dumps([_as_dict(simulation) for group in groups for simulation in group], ensure_ascii=False))  # noqa: T201
+        print(json.dumps([_as_dict(column) for group in groups for column in group], ensure_ascii=False))  # noqa: T201
     else:
         console = Console()
         for group in groups:
@@ -87,8 +106,44 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         from proxy.simulate_plot import plot
 
-        plot([simulation for group in groups for simulation in group], args.plot)
+        plot([column.simulation for group in groups for column in group], args.plot)
     return _check(groups) if args.check else 0
+
+
+@attrs.frozen
+class _Column:
+    """One simulation of a scenario; `is_shadow` tells one under the shadow rule."""
+
+    simulation: Simulation
+    is_shadow: bool
+
+    @property
+    def release(self) -> str:
+        release = self.simulation.release
+        assert isinstance(release, EnvoyRelease)
+        return release.value
+
+    @property
+    def label(self) -> str:
+        return f"Envoy {self.release}{', shadow rule' if self.is_shadow else ''}"
+
+
+def _columns(scenario: Scenario, releases: Sequence[EnvoyRelease], shadow: Scenario | None) -> Iterator[_Column]:
+    """Run a scenario in every way asked for; under the shadow rule the hosts behave as under the live one."""
+    for release in releases:
+        yield _Column(_simulate(scenario, release), is_shadow=False)
+        if shadow is not None:
+            yield _Column(_simulate(shadow, release), is_shadow=True)
+
+
+def _simulate(scenario: Scenario, release: EnvoyRelease) -> Simulation:
+    """Run one simulation, with a bar on a terminal's stderr."""
+    console = Console(stderr=True)
+    if scenario.traffic is None or not console.is_terminal:
+        return simulate(scenario, release)
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task(scenario.name, total=scenario.traffic.duration_ms)
+        return simulate(scenario, release, on_progress=lambda now_ms: progress.update(task, completed=now_ms))
 
 
 def _istio_release(text: str) -> IstioRelease:
@@ -105,8 +160,10 @@ def _releases(versions: Sequence[str] | None) -> tuple[EnvoyRelease, ...]:
 # Reading
 
 
-def _read(path: Path, rule: DestinationRule | None, istio: IstioRelease) -> Iterator[Scenario]:
-    """Yield the scenarios of a file: one a document, or those of a document's `cases`.
+def _read(
+    path: Path, rule: DestinationRule | None, shadow: DestinationRule | None, istio: IstioRelease
+) -> Iterator[tuple[Scenario, Scenario | None]]:
+    """Yield the scenarios of a file, one a document or those of a document's `cases`; each with its shadow, if any.
 
     Raises:
         UnreadableFileError: The file cannot be read or is no YAML.
@@ -119,7 +176,9 @@ def _read(path: Path, rule: DestinationRule | None, istio: IstioRelease) -> Iter
             if data.get("kind", "scenario") != "scenario":
                 continue
             try:
-                yield read_scenario({"name": path.stem, **data}, rule=rule, istio=istio)
+                data = {"name": path.stem, **data}
+                scenario = read_scenario(data, rule=rule, istio=istio)
+                yield scenario, read_scenario(data, rule=shadow, istio=istio) if shadow is not None else None
             except ScenarioError as exc:
                 raise ScenarioError(f"{path}: {exc.path}", exc.reason) from exc
             except ConfigError as exc:
@@ -169,24 +228,20 @@ def _rule_of(path: Path) -> DestinationRule:
 # Telling
 
 
-def _version(simulation: Simulation) -> str:
-    release = simulation.release
-    assert isinstance(release, EnvoyRelease)
-    return release.value
-
-
-def _print_group(console: Console, group: Sequence[Simulation]) -> None:
-    """Print one scenario: its timeline, with a column for each release where there are several."""
-    for simulation in group:
-        console.print(_headline(simulation), markup=False, highlight=False)
+def _print_group(console: Console, group: Sequence[_Column]) -> None:
+    """Print one scenario: its timeline, with a column for each release and rule where there are several."""
+    for column in group:
+        console.print(_headline(column), markup=False, highlight=False)
+    for live, shadow in _pairs(group):
+        console.print(_comparison(live, shadow), markup=False, highlight=False)
     table = Table(box=None, pad_edge=False, show_header=len(group) > 1)
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("host", no_wrap=True)
-    for simulation in group:
-        table.add_column(f"Envoy {_version(simulation)}")
+    for column in group:
+        table.add_column(column.label)
     if len(group) == 1:
         table.add_column("reason")
-        for line in _lines(group[0]):
+        for line in _lines(group[0].simulation):
             table.add_row(_time(line), line.host or "(cluster)", line.kind.value, line.reason)
     else:
         for row in _side_by_side(group):
@@ -194,14 +249,28 @@ def _print_group(console: Console, group: Sequence[Simulation]) -> None:
             cells = [f"{line.kind.value}: {line.reason}".rstrip(": ") if line else "" for line in row]
             table.add_row(_time(first), first.host or "(cluster)", *cells)
     console.print(table, highlight=False)
-    for simulation in group:
-        for unmet in simulation.unmet:
-            console.print(f"unmet, Envoy {_version(simulation)}: {unmet}", markup=False, highlight=False)
+    for column in group:
+        for unmet in () if column.is_shadow else column.simulation.unmet:
+            console.print(f"unmet, {column.label}: {unmet}", markup=False, highlight=False)
     console.print()
 
 
-def _headline(simulation: Simulation) -> str:
-    text = f"{simulation.scenario.name}, Envoy {_version(simulation)}: {simulation.end_ms / 1000:g} s"
+def _pairs(group: Sequence[_Column]) -> Iterator[tuple[Simulation, Simulation]]:
+    """Yield each release's simulation under the live rule with that under the shadow rule."""
+    for live, shadow in itertools.pairwise(group):
+        if shadow.is_shadow:
+            yield live.simulation, shadow.simulation
+
+
+def _comparison(live: Simulation, shadow: Simulation) -> str:
+    saved = live.failed_requests - shadow.failed_requests
+    verdict = f"saves {saved}" if saved > 0 else f"costs {-saved}" if saved < 0 else "saves and costs none"
+    return f"the shadow rule {verdict} of {live.requests} requests"
+
+
+def _headline(column: _Column) -> str:
+    simulation = column.simulation
+    text = f"{simulation.scenario.name}, {column.label}: {simulation.end_ms / 1000:g} s"
     if simulation.requests:
         text += f", {simulation.requests} requests, {simulation.failed_requests} failed"
     return f"{text}, {simulation.stats['ejections_enforced_total']} ejections"
@@ -232,22 +301,24 @@ def _alike(one: Moment, other: Moment) -> bool:
     return (one.kind, one.reason) == (other.kind, other.reason)
 
 
-def _side_by_side(group: Sequence[Simulation]) -> list[tuple[Moment | None, ...]]:
+def _side_by_side(group: Sequence[_Column]) -> list[tuple[Moment | None, ...]]:
     """Return rows of moments, one column a simulation: what happened to one host at one time stands in one row."""
     rows: dict[tuple[int, str, int], list[Moment | None]] = {}
-    for column, simulation in enumerate(group):
+    for number, column in enumerate(group):
         seen: dict[tuple[int, str], int] = {}
-        for moment in _lines(simulation):
+        for moment in _lines(column.simulation):
             place = (moment.at_ms, moment.host or "")
             occurrence = seen[place] = seen.get(place, -1) + 1
-            rows.setdefault((*place, occurrence), [None] * len(group))[column] = moment
+            rows.setdefault((*place, occurrence), [None] * len(group))[number] = moment
     return [tuple(rows[key]) for key in sorted(rows)]
 
 
-def _as_dict(simulation: Simulation) -> dict[str, Any]:
+def _as_dict(column: _Column) -> dict[str, Any]:
+    simulation = column.simulation
     return {
         "scenario": simulation.scenario.name,
-        "envoy_release": _version(simulation),
+        "envoy_release": column.release,
+        "shadow": column.is_shadow,
         "end_ms": simulation.end_ms,
         "requests": simulation.requests,
         "failed_requests": simulation.failed_requests,
@@ -260,5 +331,6 @@ def _as_dict(simulation: Simulation) -> dict[str, Any]:
     }
 
 
-def _check(groups: Sequence[Sequence[Simulation]]) -> int:
-    return 1 if any(simulation.unmet for group in groups for simulation in group) else 0
+def _check(groups: Sequence[Sequence[_Column]]) -> int:
+    """Return 1 if an expectation was not met; they are the live rule's, a shadow need not meet them."""
+    return 1 if any(column.simulation.unmet for group in groups for column in group if not column.is_shadow) else 0

@@ -28,7 +28,7 @@ FLOORS: tuple[frozenset[str], ...] = (
 CLI_MODULES = frozenset(
     path.stem
     for path in (ROOT / "proxy").glob("*.py")
-    if path.stem.endswith(("_command", "_options", "_plot")) or path.stem.startswith("demo")
+    if path.stem.endswith(("_command", "_options", "_plot")) or path.stem.startswith(("demo", "replay_"))
 )
 
 ENGINE_MAY_IMPORT = frozenset(

@@ -193,3 +193,35 @@ def test_plot_of_an_unknown_format_is_refused(simulate, tmp_path):
     pytest.importorskip("matplotlib")
     with pytest.raises(ProxyError, match=r"plot\.xyz"):
         simulate(ONE_OF_THREE, "--plot", tmp_path / "plot.xyz")
+
+
+def test_a_shadow_rule_stands_beside_the_live_one_and_says_what_it_saves(simulate, tmp_path):
+    shadow = {
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "DestinationRule",
+        "metadata": {"name": "new"},
+        "spec": {
+            "host": "reviews",
+            "trafficPolicy": {"outlierDetection": {"consecutive5xxErrors": 1, "maxEjectionPercent": 50}},
+        },
+    }
+    (tmp_path / "new.json").write_text(json.dumps(shadow))
+    code, out = simulate(ONE_OF_THREE, "--shadow", tmp_path / "new.json", "--check")
+
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].startswith("one of three, Envoy 1.40: 30 s, 601 requests, 6 failed")
+    assert lines[1].startswith("one of three, Envoy 1.40, shadow rule: 30 s, 601 requests, 1 failed")
+    assert lines[2] == "the shadow rule saves 5 of 601 requests"
+    assert "Envoy 1.40, shadow rule" in lines[3]
+
+
+def test_json_tells_the_shadow_from_the_live_rule(simulate, tmp_path):
+    scenario = tmp_path / "rule.yaml"
+    scenario.write_text(
+        "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {name: a}\n"
+        "spec: {host: reviews, trafficPolicy: {outlierDetection: {consecutive5xxErrors: 1}}}\n"
+    )
+    _, out = simulate(ONE_OF_THREE, "--shadow", scenario, "--format", "json")
+
+    assert [(run["envoy_release"], run["shadow"]) for run in json.loads(out)] == [("1.40", False), ("1.40", True)]
