@@ -11,7 +11,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _CHUNKED = (b"transfer-encoding", b"chunked")
 _EMPTY = (b"content-length", b"0")
-_BODILESS_METHODS = frozenset((b"GET", b"HEAD", b"CONNECT", b"TRACE", b"DELETE", b"OPTIONS"))
+_BODILESS_METHODS = frozenset((b"GET", b"HEAD", b"CONNECT", b"TRACE", b"DELETE"))
 
 
 def encode_request_head(

@@ -11,6 +11,8 @@ import httptools
 from proxy.codec.headers import CONNECTION, UPGRADE, HeaderList, remove_headers
 from proxy.codec.http1_parser import END, End, Http1Parser, ProtocolError
 
+_LINE_ENDS = (b"\r", b"\n")
+
 
 class ResponseHead:
     """A response up to its empty line.
@@ -64,6 +66,8 @@ class ResponseParser(Http1Parser):
 
     def feed(self, data: bytes) -> list[Any]:
         """Parse one read; return its events in order (see `Http1Parser.feed`)."""
+        if not self.started and data[:1] in _LINE_ENDS:  # llhttp would skip an empty line, which is a client's licence
+            return [ProtocolError("http1.codec_error", reason="an empty line before the response")]
         events = super().feed(data)
         if self._head_request:
             for index, event in enumerate(events):

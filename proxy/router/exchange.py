@@ -154,6 +154,8 @@ class Exchange:
 
     def on_request_read_end(self) -> None:
         """No more of the request has arrived yet: send what there is."""
+        if self._filters is not None:
+            self._filters.mirror_read_end()
         if self._upstream is not None and self._upstream.encoder is not None:
             self._upstream.encoder.flush()
 

@@ -92,6 +92,11 @@ class RouteFilters:
         for mirror in self._mirrors:
             mirror.on_request_data(data)
 
+    def mirror_read_end(self) -> None:
+        """No more of it has arrived yet."""
+        for mirror in self._mirrors:
+            mirror.on_request_read_end()
+
     def mirror_end(self, trailers: HeaderList) -> None:
         """The request is complete."""
         for mirror in self._mirrors:
