@@ -16,7 +16,8 @@ from proxy.errors import ListenError, ProxyError
 from proxy.server import Server
 from proxy.testing import FaultyUpstream
 from tests.proxy.http.client import Client
-from tests.proxy.http.sidecar import GET, arrived, until
+from tests.proxy.http.raw_upstream import GatedUpstream, RawUpstream
+from tests.proxy.http.sidecar import GET, WAIT_S, arrived, until
 
 ANY_PORT = Address("127.0.0.1", 0)
 SERVICE = "reviews.default.svc.cluster.local"
@@ -41,13 +42,13 @@ spec:
 """
 
 
-def rules(*upstreams: FaultyUpstream) -> str:
+def rules(*upstreams: FaultyUpstream | RawUpstream) -> str:
     endpoints = ", ".join(f"{{address: 127.0.0.1, ports: {{http: {upstream.port}}}}}" for upstream in upstreams)
     return RULES.format(service=SERVICE, endpoints=endpoints)
 
 
 @asynccontextmanager
-async def running(folder: Path, *upstreams: FaultyUpstream, **options: Any) -> AsyncIterator[Server]:
+async def running(folder: Path, *upstreams: FaultyUpstream | RawUpstream, **options: Any) -> AsyncIterator[Server]:
     """Run a sidecar in front of these upstreams; it is closed at the end, unless it was drained before."""
     (folder / "rules.yaml").write_text(rules(*upstreams))
     defaults = {"config_paths": (folder / "rules.yaml",), "listen": ANY_PORT, "admin": ANY_PORT}
@@ -143,16 +144,17 @@ async def test_a_configuration_that_is_wrong_is_a_clear_error_and_nothing_listen
 @pytest.mark.slow
 async def test_a_changed_file_is_applied_while_requests_run(tmp_path):
     async with (
-        FaultyUpstream(body=b"old", head_delay_ms=300) as old,
+        GatedUpstream(b"old") as old,
         FaultyUpstream(body=b"new") as new,
         running(tmp_path, old) as server,
     ):
         client = await connect(server)
         client.send(request())
-        await arrived(old)
+        await until(lambda: old.paths)
         version = server.snapshot.version
         (tmp_path / "rules.yaml").write_text(rules(new))
         await until(lambda: server.snapshot.version != version)
+        old.release()
 
         assert [(await client.response()).body, (await client.request(request())).body] == [b"old", b"new"]
         client.abort()
@@ -160,37 +162,40 @@ async def test_a_changed_file_is_applied_while_requests_run(tmp_path):
 
 class TestDrain:
     async def test_request_under_way_is_finished(self, tmp_path):
-        async with FaultyUpstream(body=b"x", head_delay_ms=30) as upstream, running(tmp_path, upstream) as server:
+        async with GatedUpstream(b"x") as upstream, running(tmp_path, upstream) as server:
             client = await connect(server)
             client.send(request())
-            await arrived(upstream)
+            await until(lambda: upstream.paths)
             draining = asyncio.ensure_future(server.drain())
+            await until(lambda: server.state is ServerState.DRAINING)
+            upstream.release()
             response = await client.response()
-            await asyncio.wait_for(draining, 2)
+            await asyncio.wait_for(draining, WAIT_S)
 
             assert (response.body, response.header("connection")) == (b"x", "close")
             assert await client.read_to_end() == b""
             client.abort()
 
     async def test_nobody_new_is_accepted(self, tmp_path):
-        async with FaultyUpstream(head_delay_ms=30) as upstream, running(tmp_path, upstream) as server:
+        async with GatedUpstream() as upstream, running(tmp_path, upstream) as server:
             client = await connect(server)
             client.send(request())
-            await arrived(upstream)
+            await until(lambda: upstream.paths)
             draining = asyncio.ensure_future(server.drain())
             await until(lambda: server.state is ServerState.DRAINING)
 
             with pytest.raises(ConnectionRefusedError):
                 await connect(server)
+            upstream.release()
             await client.response()
-            await asyncio.wait_for(draining, 2)
+            await asyncio.wait_for(draining, WAIT_S)
             client.abort()
 
     async def test_idle_clients_are_not_waited_for(self, tmp_path):
         async with FaultyUpstream() as upstream, running(tmp_path, upstream) as server:
             client = await connect(server)
             await client.request(request())
-            await asyncio.wait_for(server.drain(), 1)
+            await asyncio.wait_for(server.drain(), WAIT_S)
 
             assert await client.read_to_end() == b""
             client.abort()
@@ -200,7 +205,7 @@ class TestDrain:
             client = await connect(server)
             client.send(request())
             await arrived(upstream)
-            await asyncio.wait_for(server.drain(), 2)
+            await asyncio.wait_for(server.drain(), WAIT_S)
 
             assert await client.read_to_end() == b""
             await until(lambda: upstream.open_connections == 0)

@@ -6,7 +6,8 @@ import pytest
 from outlier import OutlierDetection
 from proxy.config.cluster_config import CircuitBreakers, LbPolicy, LoadBalancerConfig
 from proxy.testing import FaultyUpstream
-from tests.proxy.http.sidecar import GET, ROUND_ROBIN, Sidecar, arrived, cluster_config, until, virtual_host
+from tests.proxy.http.raw_upstream import GatedUpstream
+from tests.proxy.http.sidecar import GET, ROUND_ROBIN, Sidecar, cluster_config, until, virtual_host
 
 DETECTION = OutlierDetection(consecutive_5xx=2, max_ejection_percent=100)
 
@@ -83,13 +84,13 @@ async def test_hosts_come_and_go_at_once():
 @pytest.mark.parametrize("change", ["same", "reordered", "host removed", "cluster removed", "settings"])
 async def test_a_request_under_way_survives(change):
     async with (
-        FaultyUpstream(body=b"slow", head_delay_ms=20) as slow,
+        GatedUpstream(b"slow") as upstream,
         FaultyUpstream() as other,
-        Sidecar(slow) as sidecar,
+        Sidecar(slow := upstream.address) as sidecar,
     ):
         client = await sidecar.client()
         client.send(GET)
-        await arrived(slow)
+        await until(lambda: upstream.paths)
         match change:
             case "same":
                 sidecar.apply(cluster_config([slow]))
@@ -109,19 +110,21 @@ async def test_a_request_under_way_survives(change):
                     )
                 )
 
+        upstream.release()
+
         assert (await client.response()).body == b"slow"
 
 
 async def test_a_removed_cluster_drains():
-    async with FaultyUpstream(body=b"x") as upstream, Sidecar(upstream) as sidecar:
-        upstream.set(path="/slow", body=b"late", head_delay_ms=20)
+    async with GatedUpstream(held="/slow") as upstream, Sidecar(upstream.address) as sidecar:
         idle, busy = await sidecar.client(), await sidecar.client()
         busy.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-        await arrived(upstream)
+        await until(lambda: upstream.paths)
         await idle.get()
         cluster = sidecar.cluster
         sidecar.apply()
         assert cluster.stats.upstream_cx_active == 1
+        upstream.release()
 
         assert (await busy.response()).body == b"late"
         await until(lambda: upstream.open_connections == 0)
@@ -164,12 +167,13 @@ async def test_manager_counts_what_came_changed_and_went():
 
 
 async def test_new_routes_hold_from_the_next_request_on():
-    async with FaultyUpstream(body=b"a", head_delay_ms=20) as a, FaultyUpstream(body=b"b") as b, Sidecar(a) as sidecar:
-        sidecar.apply(cluster_config([a]), cluster_config([b], name="b"))
+    async with GatedUpstream(b"a") as a, FaultyUpstream(body=b"b") as b, Sidecar(a.address) as sidecar:
+        sidecar.apply(cluster_config([a.address]), cluster_config([b], name="b"))
         client = await sidecar.client()
         client.send(GET)
-        await arrived(a)
+        await until(lambda: a.paths)
         sidecar.set_routes(virtual_host("*", cluster="b"))
+        a.release()
 
         assert [(await client.response()).body, (await client.get()).body] == [b"a", b"b"]
 

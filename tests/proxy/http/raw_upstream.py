@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Self, cast
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -27,7 +27,8 @@ class RawUpstream:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._on_connection, sock=self._sock, limit=self._limit)
-        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -46,3 +47,49 @@ class RawUpstream:
 
     async def _run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._serve(reader, writer)
+
+
+class GatedUpstream(RawUpstream):
+    """Answers a request only after `release`, so that what is under way is known.
+
+    Args:
+        body: Body of every answer.
+        held: Only requests for paths that begin so are held; others are answered at once.
+        statuses: Path -> status, where it is not 200.
+    """
+
+    def __init__(self, body: bytes = b"late", *, held: str = "/", statuses: Mapping[str, int] | None = None) -> None:
+        super().__init__(self._answer)
+        self._body = body
+        self._held = held
+        self._statuses = statuses or {}
+        self._gate = asyncio.Event()
+        self.paths: list[str] = []  # of the requests so far
+        self.paths_of_connections: list[list[str]] = []
+        self.connection_count = 0
+        self.open_connections = 0
+
+    def release(self) -> None:
+        """Answer what is held, and from now on everything at once."""
+        self._gate.set()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connection_count += 1
+        self.open_connections += 1
+        paths: list[str] = []
+        self.paths_of_connections.append(paths)
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                path = head.split(b" ", 2)[1].decode()
+                self.paths.append(path)
+                paths.append(path)
+                if path.startswith(self._held):
+                    await self._gate.wait()
+                status = self._statuses.get(path, 200)
+                writer.write(b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%b" % (status, len(self._body), self._body))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self.open_connections -= 1
+            writer.close()

@@ -3,10 +3,12 @@
 import datetime as dt
 import re
 
+import attrs
+
 from proxy.http.date import DateProvider
 from proxy.testing import FaultyUpstream
 from proxy.upstream.host import HealthFlag
-from tests.proxy.http.sidecar import Sidecar, post
+from tests.proxy.http.sidecar import ROUND_ROBIN, Sidecar, post
 
 
 async def test_line_of_a_request():
@@ -84,7 +86,8 @@ def test_date_is_the_present_second_in_http_form(monkeypatch):
 
 
 async def test_flag_says_that_panic_sent_the_request_to_an_ejected_host():
-    async with FaultyUpstream() as upstream, Sidecar(upstream) as sidecar:
+    balancer = attrs.evolve(ROUND_ROBIN, healthy_panic_threshold=50)
+    async with FaultyUpstream() as upstream, Sidecar(upstream, load_balancer=balancer) as sidecar:
         (host,) = sidecar.cluster.hosts
         client = await sidecar.client()
         for ejected in (True, False):

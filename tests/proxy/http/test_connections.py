@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from proxy.testing import FaultyUpstream, Reply
+from tests.proxy.http.raw_upstream import GatedUpstream
 from tests.proxy.http.sidecar import GET, WAIT_S, ManualClock, Sidecar, arrived, until
 
 
@@ -105,11 +106,12 @@ class TestDrain:
             assert await client.read_to_end() == b""
 
     async def test_response_under_way_is_finished_and_says_close(self):
-        async with FaultyUpstream(body=b"x", head_delay_ms=10) as upstream, Sidecar(upstream) as sidecar:
+        async with GatedUpstream(b"x") as upstream, Sidecar(upstream.address) as sidecar:
             client = await sidecar.client()
             client.send(GET)
-            await arrived(upstream)
+            await until(lambda: upstream.paths)
             sidecar.listener.drain()
+            upstream.release()
             response = await client.response()
 
             assert (response.body, response.header("connection")) == (b"x", "close")

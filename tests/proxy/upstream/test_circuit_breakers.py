@@ -8,6 +8,7 @@ import pytest
 
 from proxy.config.cluster_config import CircuitBreakers
 from proxy.testing import FaultyUpstream
+from tests.proxy.http.raw_upstream import GatedUpstream
 from tests.proxy.http.sidecar import GET, Sidecar, arrived, cluster_config, until
 
 OVERFLOW = b"upstream connect error or disconnect/reset before headers. reset reason: overflow"
@@ -60,8 +61,8 @@ CASES = {
 @pytest.mark.parametrize(("limits", "statuses", "counters"), CASES.values(), ids=CASES)
 async def test_four_requests_against_a_slow_upstream(limits, statuses, counters):
     async with (
-        FaultyUpstream(head_delay_ms=40) as upstream,
-        Sidecar(upstream, circuit_breakers=CircuitBreakers(**limits)) as sidecar,
+        GatedUpstream() as upstream,
+        Sidecar(upstream.address, circuit_breakers=CircuitBreakers(**limits)) as sidecar,
     ):
         clients = []
         for number in range(4):
@@ -69,6 +70,7 @@ async def test_four_requests_against_a_slow_upstream(limits, statuses, counters)
             client.send(GET)
             clients.append(client)
             await until(lambda number=number: _decided(sidecar) == number + 1)
+        upstream.release()
         responses = [await client.response() for client in clients]
 
         assert [response.status for response in responses] == statuses

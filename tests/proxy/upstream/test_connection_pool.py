@@ -7,7 +7,7 @@ import pytest
 from outlier import OutlierDetection
 from proxy.config.cluster_config import CircuitBreakers
 from proxy.testing import FaultyUpstream
-from tests.proxy.http.raw_upstream import RawUpstream
+from tests.proxy.http.raw_upstream import GatedUpstream, RawUpstream
 from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, arrived, cluster_config, until
 
 
@@ -34,16 +34,21 @@ async def test_requests_side_by_side_have_a_connection_each():
 
 async def test_connection_used_last_is_used_next():
     """The others can then grow old and close."""
-    async with FaultyUpstream() as upstream, Sidecar(upstream) as sidecar:
-        upstream.set(path="/slow", head_delay_ms=20)
-        first, second = await sidecar.client(), await sidecar.client()
-        slow = asyncio.ensure_future(first.get("/slow"))
-        await arrived(upstream)
-        await second.get("/quick")
-        await slow
-        await second.get("/next")
+    async with GatedUpstream(held="/slow") as upstream, Sidecar(upstream.address) as sidecar:
+        clients = [await sidecar.client() for _ in range(2)]
+        for client in clients:
+            client.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        await until(lambda: len(upstream.paths) == 2)
+        await (await sidecar.client()).get("/quick")
+        upstream.release()
+        for client in clients:
+            await client.response()
+        for _ in range(5):
+            await clients[0].get("/next")
 
-        assert [request.connection for request in upstream.requests] == [1, 2, 1]
+        assert upstream.connection_count == 3
+        assert sidecar.stat("upstream_cx_active") == 3
+        assert max(upstream.paths_of_connections, key=len)[-5:] == ["/next"] * 5
 
 
 @pytest.mark.parametrize(("limit", "connections"), [(0, 1), (1, 5), (2, 3), (5, 1)])
@@ -76,14 +81,19 @@ class TestIdleTimeout:
             assert response.body == b"x"
 
     async def test_use_starts_the_time_anew(self):
-        async with FaultyUpstream() as upstream, Sidecar(upstream, idle_timeout_ms=150) as sidecar:
+        """When the sweep comes the connection was used a moment ago; another sweep is due for it."""
+        clock = ManualClock()
+        async with (
+            FaultyUpstream() as upstream,
+            Sidecar(upstream, idle_timeout_ms=600_000, clock=clock) as sidecar,
+        ):
             client = await sidecar.client()
-            loop = asyncio.get_running_loop()
-            start = loop.time()
-            while loop.time() < start + 0.2:
-                await client.get()
+            await client.get()
+            clock.advance(600_000)
+            await client.get()
 
             assert (upstream.connection_count, sidecar.stat("upstream_cx_idle_timeout")) == (1, 0)
+            assert len(sidecar.deadlines) == 1
 
     async def test_connection_that_was_opened_for_a_refused_request_is_closed(self):
         """The breaker refuses the request when its connection is there; nobody has used it yet."""
@@ -98,7 +108,8 @@ class TestIdleTimeout:
             assert sidecar.stat("upstream_cx_total") == 2
             await until(lambda: sidecar.stat("upstream_cx_idle_timeout"))
 
-            assert upstream.open_connections == 1
+            assert sidecar.stat("upstream_cx_active") == 1
+            await until(lambda: upstream.open_connections == 1)
 
     async def test_none_keeps_it_for_ever(self):
         clock = ManualClock()
@@ -205,13 +216,17 @@ class TestDrain:
     async def test_ejected_host_loses_its_idle_connections_at_once(self):
         """facts: "connections to a freshly ejected host are drained: idle ones close"."""
         detection = OutlierDetection(consecutive_5xx=1, max_ejection_percent=100)
-        async with FaultyUpstream() as upstream, Sidecar(upstream, outlier_detection=detection) as sidecar:
-            upstream.set(path="/slow", status=500, head_delay_ms=20)
-            slow, quick = await sidecar.client(), await sidecar.client()
-            slow.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-            await arrived(upstream)
-            await quick.get()
-            await slow.response()
+        async with (
+            GatedUpstream(held="/bad", statuses={"/bad": 500}) as upstream,
+            Sidecar(upstream.address, outlier_detection=detection) as sidecar,
+        ):
+            bad, good = await sidecar.client(), await sidecar.client()
+            bad.send(b"GET /bad HTTP/1.1\r\nHost: a\r\n\r\n")
+            await until(lambda: upstream.paths)
+            await good.get("/good")
+            assert sidecar.stat("upstream_cx_active") == 2
+            upstream.release()
+            await bad.response()
 
             assert sidecar.cluster.hosts[0].monitor.ejected
             assert sidecar.stat("upstream_cx_active") == 0
@@ -219,15 +234,17 @@ class TestDrain:
 
     async def test_ejected_hosts_busy_connections_finish_and_count(self):
         detection = OutlierDetection(consecutive_5xx=1, max_ejection_percent=100)
-        async with FaultyUpstream() as upstream, Sidecar(upstream, outlier_detection=detection) as sidecar:
-            upstream.set(path="/slow", body=b"late", head_delay_ms=30)
-            upstream.set(path="/bad", status=500)
+        async with (
+            GatedUpstream(held="/slow", statuses={"/bad": 500}) as upstream,
+            Sidecar(upstream.address, outlier_detection=detection) as sidecar,
+        ):
             slow, bad = await sidecar.client(), await sidecar.client()
             slow.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
-            await arrived(upstream)
+            await until(lambda: upstream.paths)
             await bad.get("/bad")
             host = sidecar.cluster.hosts[0]
             assert (host.monitor.ejected, host.monitor.external.total) == (True, 1)
+            upstream.release()
 
             assert (await slow.response()).body == b"late"
             assert host.monitor.external.total == 2
