@@ -106,8 +106,9 @@ async def ejected(session: aiohttp.ClientSession, sidecar: Process) -> list[int]
 
 
 async def wait_generation(session: aiohttp.ClientSession, sidecar: Process, generation: int) -> None:
-    while not any(f"generation-{generation}." in one["name"] for one in await clusters(session, sidecar)):
-        await asyncio.sleep(0.05)  # noqa: ASYNC110 - another process's state
+    # Another process's state: there is nothing to wait on but time.
+    while not any(f"generation-{generation}." in one["name"] for one in await clusters(session, sidecar)):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
 
 
 @pytest.mark.slow
