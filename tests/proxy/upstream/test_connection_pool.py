@@ -81,7 +81,7 @@ class TestIdleTimeout:
             assert response.body == b"x"
 
     async def test_use_starts_the_time_anew(self):
-        """When the sweep comes the connection was used a moment ago; another sweep is due for it."""
+        """When the sweep comes the connection was used a moment ago."""
         clock = ManualClock()
         async with (
             FaultyUpstream() as upstream,
@@ -93,7 +93,6 @@ class TestIdleTimeout:
             await client.get()
 
             assert (upstream.connection_count, sidecar.stat("upstream_cx_idle_timeout")) == (1, 0)
-            assert len(sidecar.deadlines) == 1
 
     async def test_connection_that_was_opened_for_a_refused_request_is_closed(self):
         """The breaker refuses the request when its connection is there; nobody has used it yet."""

@@ -64,7 +64,7 @@ class Subject:
         for host in self.hosts:
             self.checker.add_host(host)
 
-    def _make_probe(self, host, settings, cluster_name, loop, report):
+    def _make_probe(self, host, settings, cluster_name, loop, report, connect):
         self.probes.append(FakeProbe(report))
         return self.probes[-1]
 
