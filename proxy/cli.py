@@ -13,6 +13,7 @@ from typing import NoReturn
 from outlier import OutlierError
 from proxy import (
     check_command,
+    completion_command,
     demo,
     envoy_command,
     explain_command,
@@ -36,6 +37,7 @@ COMMANDS: Mapping[str, ModuleType] = {
     "simulate": simulate_command,
     "envoy": envoy_command,
     "source": source_command,
+    "completion": completion_command,
 }
 
 _WITH_RUN_OPTIONS = (run_command, envoy_command)  # log format and level are among those
