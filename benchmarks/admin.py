@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 from rich.console import Console
@@ -30,6 +31,9 @@ from benchmarks.nginx import Nginx
 from benchmarks.processes import cpu_seconds, on_core, processor_name
 from benchmarks.proxies import service
 from tests.oracle.sidecar import Sidecar
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 HOSTS = 200
 RATE = 2_000
@@ -72,7 +76,7 @@ class PacedConnection(asyncio.Protocol):
 
 
 class PacedLoad:
-    """Requests at a steady rate; `answered` counts. A request that finds no idle connection is sent a tick later."""
+    """Requests at a steady rate; `answered` counts. What cannot be sent in its tick is not made up for later."""
 
     def __init__(self, listen: tuple[str, int], host: str) -> None:
         self.request = f"GET /0 HTTP/1.1\r\nhost: {host}\r\n\r\n".encode()
@@ -84,14 +88,15 @@ class PacedLoad:
         """Send until cancelled."""
         loop = asyncio.get_running_loop()
         made = [await loop.create_connection(lambda: PacedConnection(self), *self._listen) for _ in range(CONNECTIONS)]
-        start, sent = loop.time(), 0
+        last_s, due = loop.time(), 0.0
         try:
             while True:
-                due = int((loop.time() - start) * RATE) - sent
-                for _ in range(min(due, len(self.idle))):
-                    self.idle.pop().send()
-                    sent += 1
                 await asyncio.sleep(TICK_S)
+                now_s = loop.time()
+                due = due % 1 + (now_s - last_s) * RATE
+                last_s = now_s
+                for _ in range(min(int(due), len(self.idle))):
+                    self.idle.pop().send()
         finally:
             for _, connection in made:
                 connection.close()
@@ -109,8 +114,8 @@ Rounds = dict[str, dict[str, list[Sample]]]  # by page and by whether this sidec
 
 
 @contextlib.asynccontextmanager
-async def open_dashboard(admin: str, fragment: str) -> AsyncIterator[None]:
-    """Have a page of a sidecar's dashboard open in Chromium meanwhile."""
+async def browser_page() -> AsyncIterator["Page"]:
+    """Run Chromium meanwhile, with one page."""
     from playwright.async_api import async_playwright  # only this benchmark needs it
 
     executable = os.environ.get("CHROMIUM") or shutil.which("chromium")
@@ -118,10 +123,7 @@ async def open_dashboard(admin: str, fragment: str) -> AsyncIterator[None]:
         browser = await playwright.chromium.launch(
             executable_path=executable, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         )
-        page = await browser.new_page(viewport={"width": 1440, "height": 900})
-        await page.goto(f"http://{admin}/{fragment}")
-        await page.wait_for_selector(".tile, .host")
-        yield
+        yield await browser.new_page(viewport={"width": 1440, "height": 900})
         await browser.close()
 
 
@@ -139,15 +141,16 @@ async def measure_watching(rounds: int, seconds: float) -> Rounds:
         watched = {WATCHED: sidecar.admin, ELSEWHERE: other.admin}
         pages = {"overview": "#/", "cluster page": f"#/cluster/{target.cluster_name.replace('|', '%7C')}"}
         samples: Rounds = {page: {WATCHED: [], ELSEWHERE: []} for page in pages}
+        browser = await stack.enter_async_context(browser_page())
         load = PacedLoad(sidecar.listen, target.host)
         sending = asyncio.create_task(load.run())
         await asyncio.sleep(seconds)
         for _ in range(rounds):
             for page, fragment in pages.items():
                 for state, admin in watched.items():
-                    async with open_dashboard(admin, fragment):
-                        await asyncio.sleep(2)  # the page has loaded
-                        samples[page][state].append(await _one_round(sidecar.pid, load, seconds))
+                    await browser.goto(f"http://{admin}/{fragment}")
+                    await browser.wait_for_selector(".tile, .host")
+                    samples[page][state].append(await _one_round(sidecar.pid, load, seconds))
         sending.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await sending
@@ -197,8 +200,8 @@ def print_pages(console: Console, hosts: int, pages: dict[str, PageSample]) -> N
 def main() -> int:
     """Run both parts; return 1 when a limit is not kept."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.admin", description=__doc__.partition("\n\n")[0])
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of each state, default 5")
-    parser.add_argument("--seconds", type=float, default=8.0, help="length of a round, default 8")
+    parser.add_argument("--rounds", type=int, default=8, help="rounds of each state, default 8")
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of a round, default 4")
     parser.add_argument("--hosts", type=int, default=10_000, help="hosts of the big pages, default 10000")
     parser.add_argument("--part", choices=("watching", "pages", "both"), default="both")
     parser.add_argument("--json", action="store_true", help="print all figures as a last line of JSON")
