@@ -26,7 +26,7 @@ from outlier import (
 from outlier.reporting import report_response
 from proxy.cluster.health_check_events import HealthCheckEvents
 from proxy.cluster.outlier_driver import OutlierDriver, SweepDriver
-from proxy.codec.headers import get_header
+from proxy.cluster.response_report import report_in_full
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.cluster_config import ClusterConfig, ClusterType, Endpoint, TlsMode
@@ -36,6 +36,7 @@ from proxy.load_balancer import LoadBalancer, create_load_balancer
 from proxy.load_balancer.hash_load_balancer import HashLoadBalancer
 from proxy.load_balancer.original_destination import CLEANUP_INTERVAL_MS, OriginalDestination
 from proxy.load_balancer.scheduled_load_balancer import ScheduledLoadBalancer
+from proxy.upstream.connecting import connect
 from proxy.upstream.connection import DEGRADED, GRPC_STATUS, IMMEDIATE_HEALTH_CHECK_FAIL
 from proxy.upstream.connection_pool import ConnectionPool
 from proxy.upstream.health_checker import Checked, HealthChecker
@@ -171,7 +172,7 @@ class Cluster:
         if self._error_matcher is None and not head.marks & _TELLING:
             report_response(host.monitor, head.status)
             return
-        self._report_in_full(host.monitor, request, head)
+        report_in_full(host.monitor, request, head, self._error_matcher)
         if head.marks & IMMEDIATE_HEALTH_CHECK_FAIL and self.health_checker is not None:
             self.health_checker.set_unhealthy(host)
 
@@ -282,6 +283,25 @@ class Cluster:
             has_traffic=lambda: self.stats.upstream_cx_total > 0,
             on_check=self._on_check,
             on_event=partial(environment.health_check_events.write, settings.event_log_path),
+            connect=partial(self._connect_to_check, settings.timeout_ms),
+        )
+
+    async def _connect_to_check(
+        self,
+        timeout_ms: int,
+        loop: asyncio.AbstractEventLoop,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        address: str,
+    ) -> None:
+        """Open a connection as requests have it; without a fixed SNI there is no name to ask for."""
+        tls = self.tls
+        await connect(
+            loop,
+            protocol,
+            address,
+            tls=tls.context() if tls is not None else None,
+            server_name=tls.config.sni if tls is not None else "",
+            timeout_ms=timeout_ms,
         )
 
     def _on_check(self, checked: Checked) -> None:
@@ -354,19 +374,6 @@ class Cluster:
         if newly_ejected and host.pool is not None:
             host.pool.drain()
 
-    def _report_in_full(self, monitor: HostMonitor, request: RequestHead, head: ResponseHead) -> None:
-        """Report a response that is judged by more than its status."""
-        grpc_status = None
-        if head.marks & GRPC_STATUS and _is_grpc(request):
-            text = get_header(head.headers, b"grpc-status") or b""
-            grpc_status = int(text) if text.isdigit() else None
-        matched = None
-        matcher = self._error_matcher
-        if matcher is not None:
-            matched = matcher.matches(head.status, lambda name: _joined_values(head, name.encode("latin-1")))
-        degraded = head.marks & DEGRADED != 0
-        report_response(monitor, head.status, grpc_status=grpc_status, matched=matched, degraded=degraded)
-
 
 def _tls_socket(config: ClusterConfig) -> UpstreamTlsSocket | None:
     """Return how the cluster's connections are secured; None for plain text.
@@ -376,16 +383,6 @@ def _tls_socket(config: ClusterConfig) -> UpstreamTlsSocket | None:
     if config.tls is None or config.tls.mode is TlsMode.ISTIO_MUTUAL:
         return None
     return UpstreamTlsSocket(config.name, config.tls)
-
-
-def _is_grpc(request: RequestHead) -> bool:
-    content_type = get_header(request.headers, b"content-type") or b""
-    return content_type == b"application/grpc" or content_type.startswith((b"application/grpc+", b"application/grpc;"))
-
-
-def _joined_values(head: ResponseHead, name: bytes) -> str | None:
-    values = [value for key, value in head.headers if key == name]
-    return b",".join(values).decode("latin-1") if values else None
 
 
 def _error_matcher(config: ClusterConfig) -> ErrorMatcher | None:

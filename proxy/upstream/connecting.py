@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from proxy.config.address import UNIX_PREFIX
@@ -11,6 +11,9 @@ from proxy.config.cluster_config import TcpKeepalive
 
 # How long TLS may take to say goodbye to a host that does not answer; the connection is of no use by then.
 _TLS_SHUTDOWN_TIMEOUT_S = 1.0
+
+
+Connect = Callable[[asyncio.AbstractEventLoop, Callable[[], asyncio.BaseProtocol], str], Coroutine[Any, Any, None]]
 
 
 async def connect(

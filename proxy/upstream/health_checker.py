@@ -11,6 +11,7 @@ import attrs
 
 from outlier.sources import RandomGenerator, TimeSource
 from proxy.config.health_check import HealthCheck, HttpHealthCheck
+from proxy.upstream.connecting import Connect, connect
 from proxy.upstream.health_checker_events import HealthCheckEvent
 from proxy.upstream.health_checker_http import HttpProbe
 from proxy.upstream.health_checker_probe import CheckResult, Probe, Report
@@ -36,19 +37,30 @@ class Checked:
     recovered: bool
 
 
-MakeProbe = Callable[[Host, HealthCheck, str, asyncio.AbstractEventLoop, Report], Probe]
+MakeProbe = Callable[[Host, HealthCheck, str, asyncio.AbstractEventLoop, Report, Connect], Probe]
 
 
 def make_probe(
-    host: Host, settings: HealthCheck, cluster_name: str, loop: asyncio.AbstractEventLoop, report: Report
+    host: Host,
+    settings: HealthCheck,
+    cluster_name: str,
+    loop: asyncio.AbstractEventLoop,
+    report: Report,
+    connect: Connect,
 ) -> Probe:
     """Return the probe of the protocol that `settings` ask for."""
     check, reuse_connection = settings.check, settings.reuse_connection
     if isinstance(check, HttpHealthCheck):
         return HttpProbe(
-            host, check, authority=cluster_name, reuse_connection=reuse_connection, loop=loop, report=report
+            host,
+            check,
+            authority=cluster_name,
+            reuse_connection=reuse_connection,
+            loop=loop,
+            report=report,
+            connect=connect,
         )
-    return TcpProbe(host, check, reuse_connection=reuse_connection, loop=loop, report=report)
+    return TcpProbe(host, check, reuse_connection=reuse_connection, loop=loop, report=report, connect=connect)
 
 
 class HealthChecker:
@@ -57,12 +69,13 @@ class HealthChecker:
     Args:
         settings: The health check.
         cluster_name: For events, and the authority of HTTP checks that name none.
-        loop: Runs the timers and opens the connections.
+        loop: Runs the timers.
         time_source: Wall clock of the events.
         random: Draws jitter.
         has_traffic: Whether the cluster has had a connection; until it has, checks are rarer.
         on_check: Takes each result.
         on_event: Takes each event.
+        connect: Opens the connections.
         make_probe: Makes what asks one host.
 
     Attributes:
@@ -80,6 +93,7 @@ class HealthChecker:
         has_traffic: Callable[[], bool],
         on_check: Callable[[Checked], None],
         on_event: Callable[[HealthCheckEvent], None],
+        connect: Connect = connect,
         make_probe: MakeProbe = make_probe,
     ) -> None:
         self.settings = settings
@@ -88,6 +102,7 @@ class HealthChecker:
         self.random = random
         self.stats = HealthCheckStats()
         self.on_check = on_check
+        self.connect = connect
         self.make_probe = make_probe
         self._time_source = time_source
         self._has_traffic = has_traffic
@@ -173,7 +188,9 @@ class _HostCheck:
             checker.random,
             lambda incident: checker.tell(host, incident),
         )
-        self._probe = checker.make_probe(host, checker.settings, checker.cluster_name, checker.loop, self._finish)
+        self._probe = checker.make_probe(
+            host, checker.settings, checker.cluster_name, checker.loop, self._finish, checker.connect
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
 

@@ -10,6 +10,7 @@ from proxy.codec.http1_encode import encode_request_head
 from proxy.codec.http1_parser import End, ProtocolError
 from proxy.codec.http1_response import ResponseHead, ResponseParser
 from proxy.config.health_check import CheckMethod, HttpHealthCheck
+from proxy.upstream.connecting import Connect, connect
 from proxy.upstream.connection import DEGRADED, IMMEDIATE_HEALTH_CHECK_FAIL, RESPONSE_HEADERS
 from proxy.upstream.health_checker_probe import CheckResult, ProbeConnection, Report
 from proxy.upstream.health_checker_session import Failure
@@ -24,8 +25,9 @@ class HttpProbe:
         check: The request, and what is expected.
         authority: Of the request, where the check names none.
         reuse_connection: Whether the next check may go over the same connection.
-        loop: Opens connections.
+        loop: The event loop.
         report: Takes the results.
+        connect: Opens connections.
     """
 
     def __init__(
@@ -37,11 +39,13 @@ class HttpProbe:
         reuse_connection: bool,
         loop: asyncio.AbstractEventLoop,
         report: Report,
+        connect: Connect = connect,
     ) -> None:
         self._host = host
         self._check = check
         self._reuse_connection = reuse_connection
         self._loop = loop
+        self._connect = connect
         self._report = report
         self._request = _encode(check, authority)
         self._connection: _HttpConnection | None = None
@@ -50,7 +54,7 @@ class HttpProbe:
         """Send the request, on a new connection if need be."""
         connection = self._connection
         if connection is None or connection.closed:
-            connection = self._connection = _HttpConnection(self, self._host.address, self._loop)
+            connection = self._connection = _HttpConnection(self, self._host.address, self._loop, self._connect)
         connection.send(self._request, head_request=self._check.method is CheckMethod.HEAD)
 
     def abandon(self) -> None:
@@ -83,8 +87,8 @@ class HttpProbe:
 class _HttpConnection(ProbeConnection):
     """Carries one request at a time."""
 
-    def __init__(self, probe: HttpProbe, address: str, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(address, loop)
+    def __init__(self, probe: HttpProbe, address: str, loop: asyncio.AbstractEventLoop, connect: Connect) -> None:
+        super().__init__(address, loop, connect)
         self._probe = probe
         self._parser = ResponseParser(RESPONSE_HEADERS)
         self._busy = False

@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 import attrs
 
-from proxy.upstream.connecting import connect
+from proxy.upstream.connecting import Connect
 from proxy.upstream.health_checker_session import Failure
 
 
@@ -39,14 +39,14 @@ class Probe(Protocol):
 class ProbeConnection(asyncio.Protocol):
     """One connection, being opened from the start; what is written meanwhile is sent when it is open.
 
-    `closed` is true once it is gone, whoever ended it.
+    `connect` opens it, maybe inside TLS. `closed` is true once it is gone, whoever ended it.
     """
 
-    def __init__(self, address: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, address: str, loop: asyncio.AbstractEventLoop, connect: Connect) -> None:
         self.closed = False
         self._transport: asyncio.Transport | None = None
         self._unsent = b""
-        self._opening = loop.create_task(self._open(address, loop))
+        self._opening = loop.create_task(self._open(address, loop, connect))
 
     def write(self, data: bytes) -> None:
         """Send, now or once the connection is open."""
@@ -83,7 +83,7 @@ class ProbeConnection(asyncio.Protocol):
         """Tell, unless it was our doing."""
         self._end()
 
-    async def _open(self, address: str, loop: asyncio.AbstractEventLoop) -> None:
+    async def _open(self, address: str, loop: asyncio.AbstractEventLoop, connect: Connect) -> None:
         try:
             await connect(loop, lambda: self, address)
         except OSError:

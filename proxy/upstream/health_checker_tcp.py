@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterable
 
 from proxy.config.health_check import TcpHealthCheck
+from proxy.upstream.connecting import Connect, connect
 from proxy.upstream.health_checker_probe import CheckResult, ProbeConnection, Report
 from proxy.upstream.health_checker_session import Failure
 from proxy.upstream.host import Host
@@ -35,8 +36,9 @@ class TcpProbe:
         host: The host.
         check: What is sent, and what has to come back.
         reuse_connection: Whether the next check may go over the same connection; without `receive` none does.
-        loop: Opens connections.
+        loop: The event loop.
         report: Takes the results.
+        connect: Opens connections.
 
     As in Envoy, a connection that the host closes between two checks is a failure too.
     """
@@ -49,10 +51,12 @@ class TcpProbe:
         reuse_connection: bool,
         loop: asyncio.AbstractEventLoop,
         report: Report,
+        connect: Connect = connect,
     ) -> None:
         self._address = host.address
         self._reuse_connection = reuse_connection
         self._loop = loop
+        self._connect = connect
         self._report = report
         self._connection: _TcpConnection | None = None
         self.check = check
@@ -61,7 +65,7 @@ class TcpProbe:
         """Connect if need be, and send."""
         connection = self._connection
         if connection is None or connection.closed:
-            connection = self._connection = _TcpConnection(self, self._address, self._loop)
+            connection = self._connection = _TcpConnection(self, self._address, self._loop, self._connect)
         if self.check.receive:
             connection.write(b"".join(self.check.send))
 
@@ -87,8 +91,8 @@ class TcpProbe:
 class _TcpConnection(ProbeConnection):
     """Collects what the host sends."""
 
-    def __init__(self, probe: TcpProbe, address: str, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(address, loop)
+    def __init__(self, probe: TcpProbe, address: str, loop: asyncio.AbstractEventLoop, connect: Connect) -> None:
+        super().__init__(address, loop, connect)
         self._probe = probe
         self._received = b""
 

@@ -8,6 +8,7 @@ import attrs
 
 from outlier import EjectionEvent, EnvoyRelease, ListedRandom, RandomGenerator, Runtime, SimulatedTime
 from proxy.cluster.cluster import Cluster, Environment
+from proxy.cluster.time_source import LoopTime
 from proxy.config.cluster_config import ClusterConfig, Endpoint
 from proxy.deadlines import Deadlines
 from proxy.upstream.host import Host
@@ -76,6 +77,22 @@ def config(*addresses: str, **fields: Any) -> ClusterConfig:
     """Return a cluster over these addresses."""
     endpoints = fields.pop("endpoints", tuple(Endpoint(address=address) for address in addresses))
     return ClusterConfig(name=NAME, service_host="a.default.svc.cluster.local", port=80, endpoints=endpoints, **fields)
+
+
+def live_cluster(cluster_config: ClusterConfig, **fields: Any) -> Cluster:
+    """Return a cluster on the running loop, which opens its connections."""
+    loop = asyncio.get_running_loop()
+    environment = Environment(
+        loop=loop,
+        deadlines=Deadlines(loop),
+        time_source=LoopTime(loop),
+        random=ListedRandom(),
+        release=EnvoyRelease.V1_40,
+        runtime=Runtime(),
+        on_event=lambda _event: None,
+        **fields,
+    )
+    return Cluster(cluster_config, environment)
 
 
 class ClusterUnderTest:
