@@ -33,7 +33,7 @@ class AccessLog:
         line = {
             "start_time": started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "method": head.method.decode("latin-1") or None,
-            "path": head.path.decode("latin-1") or None,
+            "path": (get_header(head.headers, b"x-envoy-original-path") or head.path).decode("latin-1") or None,
             "authority": head.authority.decode("latin-1") or None,
             "protocol": "HTTP/1.1",
             "response_code": exchange.status,

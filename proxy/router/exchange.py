@@ -69,8 +69,8 @@ class Exchange:
     def copy(self, head: RequestHead) -> "Exchange":
         """Return an exchange whose answers go nowhere, for a mirror."""
         client = DeafClient()
-        client.exchange = Exchange(self._router, client, head)
-        return client.exchange
+        exchange = client.exchange = Exchange(self._router, client, head)
+        return exchange
 
     @property
     def request_complete(self) -> bool:
@@ -221,7 +221,7 @@ class Exchange:
         cluster.stats.count_response(head.status)
         prepare_response(head, self._elapsed_ms(), self._set_cookies)
         if self._filters is not None:
-            self._filters.edit_response(head)
+            self._filters.on_response(head)
         self.encoder.encode_headers(head)
         if head.end_stream:
             self._finish()
@@ -356,7 +356,8 @@ class Exchange:
         """Answer the client ourselves; `first` are lines before all others."""
         if reply.flag is not None:
             self.flags = (*self.flags, reply.flag)
-        if self.cluster is not None:
+        self.details = reply.details
+        if self.cluster is not None and self._route is not None:  # forwarded there, not only meant to be
             self.cluster.stats.count_response(reply.status)
         head = local_reply_head(reply, self, self._filters, first or [], grpc_status)
         self.reply_head(head, reply.details, reply.body)
@@ -381,8 +382,7 @@ class Exchange:
     def _finish(self) -> None:
         """A response of the host has gone out whole."""
         self._upstream = None
-        assert self.cluster is not None
-        if self._request_ended:
+        if self._request_ended and self.cluster is not None:
             self.cluster.stats.request_time_ms.record(self._elapsed_ms())
         self._end()
 

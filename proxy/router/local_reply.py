@@ -70,6 +70,18 @@ def upstream_reset(reason: ResetReason, *, retried: bool = False, transport_fail
     )
 
 
+def stream_idle_timeout(*, request_ended: bool) -> LocalReply:
+    """Return the reply to a request on which neither side has sent for too long; 408 while the client owes a part."""
+    status = 504 if request_ended else 408
+    return LocalReply(status, b"stream timeout", ResponseFlag.STREAM_IDLE_TIMEOUT, "stream_idle_timeout")
+
+
+def protocol_error(status: int, body: bytes, details: str) -> LocalReply:
+    """Return the reply to what the codec refuses; a missing Host or a fragment is refused above Envoy's: no flag."""
+    above = details in {"missing_host_header", "path_normalization_failed"}
+    return LocalReply(status, body, None if above else ResponseFlag.DOWNSTREAM_PROTOCOL_ERROR, details)
+
+
 def reset_after_start(reason: ResetReason) -> tuple[ResponseFlag, str]:
     """Return flag and details of a response that was cut off by a reset."""
     return RESET_FLAGS[reason], reset_details("upstream_reset_after_response_started", reason)

@@ -10,6 +10,7 @@ from proxy.config.route_config import Route, RouteAction, VirtualHost
 from proxy.load_balancer.hash_policy import HashPolicies
 from proxy.router.cors import compile_cors
 from proxy.router.fault import compile_abort
+from proxy.router.header_operations import compile_operations
 from proxy.router.redirect import compile_direct_reply
 from proxy.router.retry_state import RetryRules
 from proxy.router.rewrite import compile_rewrite
@@ -29,6 +30,7 @@ class ReadyRoute:
         "clusters",
         "config",
         "cors",
+        "direct_edits",
         "direct_reply",
         "fault",
         "for_mirrors",
@@ -55,6 +57,7 @@ class ReadyRoute:
         self.abort = None if config.fault is None else compile_abort(config.fault)
         self.cors = compile_cors(action.cors)
         self.direct_reply = compile_direct_reply(config)
+        self.direct_edits = compile_operations(config.response_headers) if self.direct_reply is not None else None
         self.rewrite = compile_rewrite(config.match.path, action)
         self.mirrors = action.mirrors
         self.clusters = None if self.direct_reply is not None else WeightedClusters(config)

@@ -7,7 +7,7 @@ header operations and rewrites. Most routes have none of this, and their exchang
 
 from typing import TYPE_CHECKING
 
-from proxy.codec.headers import HeaderList
+from proxy.codec.headers import HeaderList, remove_headers
 from proxy.codec.http1_response import ResponseHead
 from proxy.response_flags import ResponseFlag
 from proxy.router.cors import PREFLIGHT_DETAILS
@@ -102,10 +102,19 @@ class RouteFilters:
         for mirror in self._mirrors:
             mirror.on_request_end(trailers)
 
+    def on_response(self, head: ResponseHead) -> None:
+        """Finish the head of the host's response."""
+        self.edit_response(head)
+        self.allow_origin(head)
+
     def edit_response(self, head: ResponseHead) -> None:
-        """Change a response's head, the host's or our own."""
-        if self._choice is not None and self._choice.response_edits is not None:
-            self._choice.response_edits.apply_to_response(head, self._exchange)
+        """Apply the route's header operations to a response, the host's or our own."""
+        edits = self._route.direct_edits if self._choice is None else self._choice.response_edits
+        if edits is not None:
+            edits.apply_to_response(head, self._exchange)
+
+    def allow_origin(self, head: ResponseHead) -> None:
+        """Let the page that asked read the response, if it may; behind everything else."""
         if self._route.cors is not None and self._allowed_origin is not None:
             self._route.cors.apply_to_response(head, self._allowed_origin)
 
@@ -120,6 +129,7 @@ class RouteFilters:
         exchange = self._exchange
         if route.clusters is not None:
             self._choice = route.clusters.only or route.clusters.choose(self._random_value)
+            exchange.cluster = self._router.clusters.get(self._choice.cluster)  # for the log, whatever comes of it
         if route.fault is not None and route.abort is not None and draw_abort(route.fault, self._router.random):
             exchange.reply(route.abort.reply, grpc_status=route.abort.grpc_status)
             return
@@ -151,7 +161,8 @@ def local_reply_head(
         first: Lines before all others.
         grpc_status: For a gRPC client; None derives it from the reply's status.
     """
-    if is_grpc_request(exchange.head):
+    is_grpc = is_grpc_request(exchange.head)
+    if is_grpc:
         head = ResponseHead(200, grpc_reply_headers(reply.status, reply.body, grpc_status=grpc_status), 0)
     else:
         head = reply.head(head_request=exchange.head.method == b"HEAD")
@@ -159,6 +170,10 @@ def local_reply_head(
         own, head.headers = head.headers, first
         if filters is not None:
             filters.edit_response(head)
+        if is_grpc:
+            remove_headers(head.headers, {b"content-type"})  # a gRPC client would take any other for no gRPC at all
         names = {name for name, _ in head.headers}
         head.headers += [line for line in own if line[0] not in names]
+    if filters is not None:
+        filters.allow_origin(head)
     return head
