@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 from typing import Self, cast
 
@@ -54,6 +55,16 @@ class Client:
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, (host, int(port)))
         return cls(*await asyncio.open_connection(sock=sock, limit=1_024))
+
+    @classmethod
+    async def connect_tls(cls, address: str, context: ssl.SSLContext, server_name: str) -> Self:
+        """Connect to `ip:port` and shake hands.
+
+        Raises:
+            ssl.SSLError: The handshake has failed.
+        """
+        host, _, port = address.rpartition(":")
+        return cls(*await asyncio.open_connection(host, int(port), ssl=context, server_hostname=server_name))
 
     def send(self, data: bytes) -> None:
         """Send bytes, as they are."""

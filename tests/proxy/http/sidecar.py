@@ -6,6 +6,7 @@ What it reports to outlier detection, counts and logs is open to the tests.
 import asyncio
 import heapq
 import json
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from types import TracebackType
@@ -18,11 +19,13 @@ from proxy.cluster.cluster_manager import ClusterManager
 from proxy.cluster.time_source import LoopTime
 from proxy.config.address import Address
 from proxy.config.cluster_config import ClusterConfig, Endpoint, LbPolicy, LoadBalancerConfig
+from proxy.config.listener_options import ListenerOptions
 from proxy.config.route_config import Route, RouteAction, RouteConfiguration, VirtualHost
 from proxy.deadlines import Deadlines
 from proxy.http.access_log import AccessLog
 from proxy.http.listener import Listener, Routes
 from proxy.http.stats import HttpStats
+from proxy.http.tls import ListenerTls
 from proxy.log_file import LogFile
 from proxy.router.exchange import Router
 from proxy.router.route_table import RouteTable
@@ -145,6 +148,8 @@ class Sidecar:
         route: Fields of the route's action (`timeout_ms`).
         clock: Drives the timeouts; None takes the event loop's.
         service: As for `Listener`.
+        options: What clients are allowed.
+        listener_tls: What the listener speaks TLS with; None is plain text.
         cluster: Further fields of the cluster's configuration.
 
     When it ends nothing may be left under way; that is asserted.
@@ -156,6 +161,8 @@ class Sidecar:
         route: Mapping[str, Any] | None = None,
         clock: ManualClock | None = None,
         service: tuple[str, int | None] | None = None,
+        options: ListenerOptions | None = None,
+        listener_tls: ListenerTls | None = None,
         **cluster: Any,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -187,6 +194,8 @@ class Sidecar:
             stats=self.http_stats,
             random=SeededRandom(2),
             on_exchange_end=AccessLog(cast("LogFile", self._log), time_source),
+            options=options or ListenerOptions(),
+            tls=listener_tls,
         )
         self._clients: list[Client] = []
         self._gone: list[Cluster] = []
@@ -243,9 +252,19 @@ class Sidecar:
             reports.append(monitor.reports)
         return reports
 
-    async def client(self, *, receive_buffer_bytes: int | None = None) -> Client:
-        """Return a client connected to the listener."""
-        client = await Client.connect(str(self.listener.address), receive_buffer_bytes=receive_buffer_bytes)
+    async def client(
+        self, *, receive_buffer_bytes: int | None = None, tls: ssl.SSLContext | None = None, server_name: str = ""
+    ) -> Client:
+        """Return a client connected to the listener; with `tls` it asks for `server_name`.
+
+        Raises:
+            ssl.SSLError: The handshake has failed.
+        """
+        address = str(self.listener.address)
+        if tls is None:
+            client = await Client.connect(address, receive_buffer_bytes=receive_buffer_bytes)
+        else:
+            client = await Client.connect_tls(address, tls, server_name)
         self._clients.append(client)
         return client
 

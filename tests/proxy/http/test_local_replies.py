@@ -273,7 +273,7 @@ async def test_timeout_0_means_none():
         client = await sidecar.client()
         client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         await arrived(upstream, 1)
-        clock.advance(3_600_000)
+        clock.advance(240_000)
 
         assert sidecar.log == []
 
