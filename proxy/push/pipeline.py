@@ -16,7 +16,7 @@ from proxy.config.issue import Issue, Severity
 from proxy.config.mesh_config import MeshConfig
 from proxy.config.node import NodeConfig
 from proxy.config.releases import CURRENT, IstioRelease
-from proxy.config.resource import Change, Contents, Resource
+from proxy.config.resource import Change, Contents, Key, Resource
 from proxy.config.service_clusters import ConversionContext
 from proxy.config.service_entry import ServiceEntry, WorkloadEntry
 from proxy.config.snapshot import ConfigSnapshot
@@ -119,7 +119,7 @@ class ConfigPipeline:
         self._builder = SnapshotBuilder(ConversionContext(node=node, mesh=mesh or MeshConfig(), release=istio_release))
         self._snapshot = self._builder.snapshot
         self._sources: dict[str, _SourceState] = {}
-        self._changes: list[Change] = []
+        self._changes: dict[Key, Change] = {}
         self._debounce: Debounce | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._push: asyncio.Task[None] | None = None
@@ -188,7 +188,7 @@ class ConfigPipeline:
         if changes:
             start_ms = now_ms if arrived_ms is None else arrived_ms
             self.metrics.stored(len(changes), now_ms - start_ms)
-            self._changes += changes
+            self._merge(changes)
             self._pushed(PushRequest(start_ms=start_ms, reasons={source: 1}, endpoints_only=_endpoints_only(changes)))
         return errors
 
@@ -225,8 +225,17 @@ class ConfigPipeline:
             self._finish(direct, *self._build(self._take()))
         self._set_timer()
 
+    def _merge(self, changes: Iterable[Change]) -> None:
+        """Let what waits to be built lead from the oldest state to the newest; what came back to it does not wait."""
+        for old, new in changes:
+            key = (new or old).key  # type: ignore[union-attr]
+            waiting = self._changes.pop(key, None)
+            oldest = waiting[0] if waiting is not None else old
+            if oldest != new:
+                self._changes[key] = (oldest, new)
+
     def _take(self) -> list[Change]:
-        changes, self._changes = self._changes, []
+        changes, self._changes = list(self._changes.values()), {}
         return changes
 
     def _set_timer(self) -> None:
