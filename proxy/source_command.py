@@ -10,14 +10,23 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from outlier import ConfigError
 from proxy.config.address import Address
 from proxy.config.feed_mode import FeedMode
+from proxy.config.node import NodeConfig
+from proxy.config.resource import Contents
 from proxy.config.source_options import DEFAULT_MAX_MESSAGE_BYTES, ConnectionOptions, SourceTls
-from proxy.push.file_source import FileSource
+from proxy.push.file_source import FileSource, FileTarget
+from proxy.push.pipeline import ConfigPipeline
+
+if TYPE_CHECKING:
+    from proxy.push.envoy_content import EnvoyContent
+    from proxy.push.source_server import SourceServer
 
 _DEFAULT_LISTEN = "127.0.0.1:15010"  # where istiod serves xDS in plain text
 
@@ -48,6 +57,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         default=FeedMode.SPEC.value,
         help="the protocols by their text, or as Istio's own sources are; default spec",
     )
+    parser.add_argument(
+        "--envoy-xds",
+        action="store_true",
+        help="xDS serves clusters and endpoints (CDS, EDS) to Envoys instead of the resources themselves",
+    )
+    parser.add_argument(
+        "--namespace", default="default", help="of the Envoys' workloads, with --envoy-xds; default default"
+    )
     parser.add_argument("--tls-certificate", type=Path, metavar="FILE", help="PEM; together with --tls-key")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="PEM")
     parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="PEM; sinks must show a certificate of its")
@@ -69,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     """
     listen = _address("--listen", args.listen)
     sinks = [_address("--dial", text) for text in args.dial]
-    asyncio.run(_serve(args.paths, listen, sinks, connection_options(args), FeedMode(args.mode)))
+    asyncio.run(_serve(args, listen, sinks))
     return 0
 
 
@@ -94,15 +111,22 @@ def _address(flag: str, text: str) -> str:
         raise ConfigError(flag, text, str(exc)) from exc
 
 
-async def _serve(paths: list[str], listen: str, sinks: list[str], options: ConnectionOptions, mode: FeedMode) -> None:
+async def _serve(args: argparse.Namespace, listen: str, sinks: list[str]) -> None:
     from proxy.push.source_server import SourceServer  # grpc: a third of a second that no other command needs
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    server = SourceServer(options, mode=mode, random=_SystemRandom())
-    files = FileSource(paths, server)
+    server = SourceServer(connection_options(args), mode=FeedMode(args.mode), random=_SystemRandom())
+    target: FileTarget = server
+    if args.envoy_xds:
+        from proxy.push.envoy_content import EnvoyContent  # loads Envoy's messages
+
+        content = EnvoyContent()
+        server.serve_xds(content)
+        target = _Converted(server, content, NodeConfig(namespace=args.namespace))
+    files = FileSource(args.paths, target)
     files.load()
     watching = loop.create_task(files.watch())
     try:
@@ -116,3 +140,18 @@ async def _serve(paths: list[str], listen: str, sinks: list[str], options: Conne
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         await server.close()
+
+
+class _Converted:
+    """Feeds files to a source, and what they come to as clusters to its Envoys."""
+
+    def __init__(self, server: "SourceServer", content: "EnvoyContent", node: NodeConfig) -> None:
+        self._server = server
+        self._content = content
+        self._pipeline = ConfigPipeline(node, apply=content.apply)
+
+    def update(self, source: str, parts: Mapping[str, Contents], removed: Iterable[str] = ()) -> None:
+        """Replace parts by name, and drop others."""
+        gone = tuple(removed)
+        self._pipeline.update(source, parts, gone)
+        self._server.update(source, parts, gone)

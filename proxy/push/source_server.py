@@ -86,7 +86,6 @@ class SourceServer:
         options: How streams are carried.
         mode: Whose reading of the protocols.
         random: Chance for the waits between attempts to dial a sink.
-        xds_content: What xDS serves; None serves the collections.
     """
 
     def __init__(
@@ -95,14 +94,13 @@ class SourceServer:
         *,
         mode: FeedMode,
         random: RandomGenerator,
-        xds_content: XdsContent | None = None,
     ) -> None:
         self.content = SourceContent()
         self.xds_stats = XdsServerStats()
         self._options = options
         self._mode = mode
         self._random = random
-        self._xds_content = xds_content or ServedCollections(self.content.snapshots, mode)
+        self._xds_content: XdsContent = ServedCollections(self.content.snapshots, mode)
         self._connections: dict[_Connection, None] = {}
         self._queue: PushQueue[_Connection] = PushQueue()
         self._slots = asyncio.Semaphore(push_throttle())
@@ -117,6 +115,10 @@ class SourceServer:
             },
             options,
         )
+
+    def serve_xds(self, content: XdsContent) -> None:
+        """Serve something else than the collections over xDS, to streams that open from now on."""
+        self._xds_content = content
 
     @property
     def connections(self) -> int:
