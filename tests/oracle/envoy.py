@@ -58,11 +58,15 @@ class Envoy(Subject):
         self._services = services
         self._access_log = access_log
 
+    def bootstrap(self) -> dict[str, Any]:
+        """Return the message that Envoy is started with."""
+        return bootstrap(self._services, str(self.event_log))
+
     async def start(self) -> None:
         command = find_envoy()
         assert command is not None, "no envoy command"
         config = self.directory / "envoy.json"
-        message = bootstrap(self._services, str(self.event_log))
+        message = self.bootstrap()
         if self._access_log:
             _log_requests(message, str(self.directory / "access.jsonl"))
         config.write_text(json.dumps(message))
