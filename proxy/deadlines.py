@@ -17,13 +17,14 @@ class Deadlines:
     A callback is identified by equality (a bound method equals itself), so one object can hold several timeouts
     through several methods; setting one that is set starts it anew only if the length is the same, so clear it first.
     When several expire in one sweep, all are called,
-    even one that another of them cleared: an owner checks its own state.
+    even one that another of them cleared: an owner checks its own state. `time` is the clock, in seconds.
     """
 
-    __slots__ = ("_due", "_loop", "_queues", "_timer")
+    __slots__ = ("_due", "_loop", "_queues", "_timer", "time")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.time = loop.time
         self._queues: dict[int, dict[Callback, float]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0  # when the timer fires

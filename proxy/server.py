@@ -34,6 +34,7 @@ from proxy.event_stream import EventStream
 from proxy.http.access_log import AccessLog
 from proxy.http.listener import Listener, Routes
 from proxy.http.stats import STAT_PREFIX, HttpStats
+from proxy.http.tls import ListenerTls
 from proxy.log_file import LogFile, LogFileError
 from proxy.outlier_events import OutlierEvents
 from proxy.push.debounce import DebounceSettings
@@ -120,6 +121,7 @@ class Server:
             self.cluster_manager.clusters, deadlines=self._deadlines, loop=self._loop, random=self._random
         )
         self._routes = Routes()
+        self._listener_tls = ListenerTls.from_options(bootstrap)
         self._listeners = self._make_listeners()
         self._admin: web.AppRunner | None = None
         self._admin_address = bootstrap.admin
@@ -283,6 +285,8 @@ class Server:
             stats=self.http_stats,
             random=self._random,
             on_exchange_end=on_exchange_end,
+            options=self.bootstrap,
+            tls=self._listener_tls,
         )
         listeners = {_OUTBOUND: make(self.bootstrap.listen)}
         for service in self.bootstrap.services:

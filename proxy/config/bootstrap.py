@@ -20,6 +20,7 @@ from proxy.config.cluster_config import Locality
 from proxy.config.feed_mode import FeedMode
 from proxy.config.health_check import HealthCheckRule
 from proxy.config.health_check_reader import read_health_checks
+from proxy.config.listener_options import ListenerOptions
 from proxy.config.node import NodeConfig
 from proxy.config.option import (
     OPTION,
@@ -106,7 +107,7 @@ def _read_istio_release(text: str) -> IstioRelease:
 
 
 @attrs.frozen(kw_only=True)
-class Bootstrap:
+class Bootstrap(ListenerOptions):
     """Everything `outlier run` can be told. Fields hold read values; the options' names are in `options()`."""
 
     config_paths: tuple[Path, ...] = attrs.field(
@@ -333,7 +334,11 @@ def load_bootstrap(
             place = f"{file}: {option.name}"
             texts = _texts_of(option, from_file[option.name], place)
             values[option.field] = _relative_to(file, option, _read(option, texts, place))
-    return Bootstrap(**values)
+    bootstrap = Bootstrap(**values)
+    if bootstrap.tls_problem is not None:
+        name, rule = bootstrap.tls_problem
+        raise ConfigError(name, getattr(bootstrap, name), rule)
+    return bootstrap
 
 
 def _read(option: Option, texts: list[str], place: str) -> Any:

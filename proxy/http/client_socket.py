@@ -32,6 +32,11 @@ class ClientSocket:
         """The `ip:port` that the client has connected to; empty for a unix socket."""
         return _address_text(self.transport.get_extra_info("sockname"))
 
+    @property
+    def can_half_close(self) -> bool:
+        """Whether one direction may end before the other; in TLS it may not."""
+        return self.transport.can_write_eof()
+
     def disable_read(self, reason: int) -> None:
         """Stop reading; `reason` is a bit."""
         if not self._read_disabled:
@@ -54,8 +59,10 @@ class ClientSocket:
         if self._read_disabled:
             self._read_disabled = 0
             self.transport.resume_reading()
-        if self.transport.can_write_eof():
+        if self.can_half_close:
             self.transport.write_eof()
+        else:
+            self.transport.close()  # TLS says goodbye, and waits for the client's
         self._deadlines.set(self.abort, DELAYED_CLOSE_MS)
 
     def on_lost(self) -> None:

@@ -16,18 +16,14 @@ from proxy.codec.http1_parser import End, ProtocolError
 from proxy.codec.http1_request import RequestHead, RequestParser
 from proxy.codec.http1_response import ResponseHead
 from proxy.http.client_socket import ClientSocket
+from proxy.http.connection_timers import ConnectionTimers
 from proxy.http.request_headers import REQUEST_HEADERS, prepare_request
 from proxy.http.response_headers import finish_response
-from proxy.response_flags import ResponseFlag
 from proxy.router.exchange import Exchange
-from proxy.router.local_reply import REQUEST_HEADER_TIMEOUT, UPGRADE_REFUSED, LocalReply
+from proxy.router.local_reply import UPGRADE_REFUSED, LocalReply, protocol_error, stream_idle_timeout
 
 if TYPE_CHECKING:
     from proxy.http.listener import Listener
-
-# From the first byte of a request's head to its last. Envoy has no such limit unless told; a client that sends a byte
-# now and then would hold a connection for ever.
-REQUEST_HEAD_TIMEOUT_MS = 60_000
 
 # Above this much unsent response the host is not read.
 WRITE_HIGH_WATER_BYTES = 256 * 1024
@@ -42,33 +38,33 @@ MAX_HELD_BYTES = 64 * 1024
 
 _SWITCHING_PROTOCOLS = 101
 
-# Where Envoy's flag is DPE; a missing Host or a fragment is refused above its codec and has no flag.
-_NOT_CODEC_DETAILS = frozenset(("missing_host_header", "path_normalization_failed"))
-
 
 class DownstreamConnection(asyncio.Protocol):
     """One client; the `ResponseEncoder` of its present exchange."""
 
     __slots__ = (
         "_chunked",
-        "_closing",
         "_exchange",
         "_head_request",
-        "_head_timer_set",
-        "_keep_alive",
         "_listener",
         "_out",
         "_parser",
         "_pumping",
         "_queue",
         "_request_ended",
+        "_requests_left",
         "_socket",
-        "_started_at",
+        "_time",
+        "_timers",
         "_tunnel",
         "_upgrading",
         "_write_paused",
+        "active_at",
         "bytes_received",
         "bytes_sent",
+        "closing",
+        "keep_alive",
+        "started_at",
     )
 
     def __init__(self, listener: "Listener") -> None:
@@ -77,24 +73,33 @@ class DownstreamConnection(asyncio.Protocol):
         self._out: list[bytes] = []  # encoded, not yet written: one write for all that one read of the host brings
         self._queue: deque[Any] = deque()
         self._exchange: Exchange | None = None
-        self._keep_alive = True
+        self.keep_alive = True
         self._chunked = False
         self._head_request = False
-        self._head_timer_set = False
         self._write_paused = False
         self._upgrading = False  # another protocol is asked for and the host has not answered
         self._tunnel = False  # bytes pass unparsed, both ways
         self._request_ended = True
         self._pumping = False
-        self._closing = False
+        self.closing = False
         self.bytes_received = 0
         self.bytes_sent = 0
-        self._started_at = 0.0
+        self.started_at = 0.0  # of the present request or the one before
+        deadlines = listener.router.deadlines
+        self._time = deadlines.time
+        self._timers = ConnectionTimers(self, deadlines, listener.options, listener.stats)
+        self._requests_left = listener.options.max_requests_per_connection  # counted down from 0, it never is 0 again
+        self.active_at = self._time()  # when bytes of a client or for it passed last
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return self._exchange is not None
 
     @property
     def duration_ms(self) -> int:
         """Time since the present request's head."""
-        return round((self._listener.router.loop.time() - self._started_at) * 1000)
+        return round((self._time() - self.started_at) * 1000)
 
     @property
     def remote_address(self) -> str:
@@ -109,10 +114,10 @@ class DownstreamConnection(asyncio.Protocol):
     def close_when_idle(self) -> None:
         """Drain: close now, or behind the response under way."""
         if self._exchange is None and not self._queue:
-            self._closing = True
+            self.closing = True
             self._socket.close()
         else:
-            self._keep_alive = False
+            self.keep_alive = False
 
     def abort(self) -> None:
         """Close at once."""
@@ -125,16 +130,21 @@ class DownstreamConnection(asyncio.Protocol):
         transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES)
         self._socket = ClientSocket(transport, self._listener.router.deadlines)
-        self._listener.on_connected(self)
+        if self._listener.admit(self):
+            self._timers.start()
+        else:
+            self.closing = True
+            transport.close()
 
     def data_received(self, data: bytes) -> None:
         """Serve what a read brought."""
-        if self._closing:
+        if self.closing:
             return
+        self.active_at = self._time()
         self._listener.stats.downstream_cx_rx_bytes_total += len(data)
         events = self._parser.feed(data)
-        if self._parser.in_head is not self._head_timer_set:
-            self._watch_head()
+        if self._parser.in_head is not self._timers.watching_head:
+            self._timers.turn_head()
         if self._upgrading and self._parser.held_bytes > MAX_HELD_BYTES:
             self._socket.disable_read(_UPGRADE)
         idle = self._exchange is None and not self._queue and not self._write_paused
@@ -145,22 +155,13 @@ class DownstreamConnection(asyncio.Protocol):
         if not self._pumping:
             self._pump()
 
-    def _watch_head(self) -> None:
-        """Start or stop the clock of an incomplete head; further bytes of it do not start it anew."""
-        deadlines = self._listener.router.deadlines
-        self._head_timer_set = not self._head_timer_set
-        if self._head_timer_set:
-            deadlines.set(self._on_head_timeout, REQUEST_HEAD_TIMEOUT_MS)
-        else:
-            deadlines.clear(self._on_head_timeout, REQUEST_HEAD_TIMEOUT_MS)
-
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, or we closed."""
-        self._closing = True
+        self.closing = True
         self._queue.clear()
         listener = self._listener
         self._socket.on_lost()
-        listener.router.deadlines.clear(self._on_head_timeout, REQUEST_HEAD_TIMEOUT_MS)
+        self._timers.stop()
         listener.on_disconnected(self)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -174,7 +175,7 @@ class DownstreamConnection(asyncio.Protocol):
         """The client sends no more: the end of everything, as in Envoy, but for a tunnel's other direction."""
         if self._tunnel and self._exchange is not None:
             self._exchange.on_request_end([])
-            return True
+            return self._socket.can_half_close
         return False
 
     def pause_writing(self) -> None:
@@ -204,11 +205,11 @@ class DownstreamConnection(asyncio.Protocol):
             self._end_upgrade(self._exchange, head.status)
         if not self._request_ended and not self._tunnel:
             listener.stats.downstream_rq_response_before_rq_complete += 1
-            self._keep_alive = False
+            self.keep_alive = False
         elif listener.draining:
-            self._keep_alive = False
+            self.keep_alive = False
         # A tunnel's connection ends with it, and the client knows.
-        finish_response(head, listener.date, close=not self._keep_alive and not self._tunnel)
+        finish_response(head, listener.date, close=not self.keep_alive and not self._tunnel)
         data, self._chunked = encode_response_head(
             head.status,
             head.headers,
@@ -240,13 +241,14 @@ class DownstreamConnection(asyncio.Protocol):
         if out:
             self._out = []
             data = out[0] if len(out) == 1 else b"".join(out)
+            self.active_at = self._time()
             self._listener.stats.downstream_cx_tx_bytes_total += len(data)
             self._socket.write(data)
 
     def reset(self) -> None:
         """Cut the response off."""
         self.flush()
-        self._keep_alive = False
+        self.keep_alive = False
         self._request_ended = False  # whatever was left of it is not read
         self._on_response_complete()
 
@@ -266,7 +268,7 @@ class DownstreamConnection(asyncio.Protocol):
         """Hand queued events on as far as they can go now."""
         queue = self._queue
         self._pumping = True
-        while queue and not self._closing:
+        while queue and not self.closing:
             event = queue[0]
             kind = type(event)
             if kind is RequestHead:
@@ -301,15 +303,19 @@ class DownstreamConnection(asyncio.Protocol):
         stats.downstream_rq_total += 1
         stats.downstream_rq_http1_total += 1
         stats.downstream_rq_active += 1
-        self._started_at = listener.router.loop.time()
+        self.started_at = self._time()
         self.bytes_received = self.bytes_sent = 0
         self._head_request = head.method == b"HEAD"
         self._request_ended = head.end_stream
         if not head.keep_alive or head.method == b"CONNECT":
-            self._keep_alive = False
+            self.keep_alive = False
         if head.expects_continue and not head.end_stream:
             self._socket.write(CONTINUE)
-        prepare_request(head, b"http", listener.random)
+        self._requests_left -= 1
+        if not self._requests_left:
+            stats.downstream_cx_max_requests_reached += 1
+            self.keep_alive = False
+        prepare_request(head, listener.scheme, listener.random)
         if head.upgrade and not self._begin_upgrade(head):
             return
         exchange = self._exchange = Exchange(listener.router, self, head)
@@ -326,7 +332,7 @@ class DownstreamConnection(asyncio.Protocol):
         if upgrade == b"h2c":  # offered, not demanded: Envoy serves the request as it is
             return True
         self._listener.stats.downstream_rq_ws_on_non_ws_route += 1
-        self._keep_alive = False
+        self.keep_alive = False
         exchange = self._exchange = Exchange(self._listener.router, self, head)
         exchange.refuse(UPGRADE_REFUSED)
         return False
@@ -337,7 +343,7 @@ class DownstreamConnection(asyncio.Protocol):
         self._socket.enable_read(_UPGRADE)
         if status == _SWITCHING_PROTOCOLS:
             self._tunnel = True
-            self._keep_alive = False
+            self.keep_alive = False
             for data in self._parser.accept_upgrade():
                 exchange.on_request_data(data)
             exchange.on_request_read_end()
@@ -353,8 +359,8 @@ class DownstreamConnection(asyncio.Protocol):
             listener.stats.downstream_rq_active -= 1
             if listener.on_exchange_end is not None:
                 listener.on_exchange_end(self, exchange)
-        if not self._keep_alive:
-            self._closing = True
+        if not self.keep_alive:
+            self.closing = True
             if self._request_ended:
                 self._socket.close()
             else:
@@ -371,30 +377,23 @@ class DownstreamConnection(asyncio.Protocol):
 
     def _refuse(self, error: ProtocolError) -> None:
         """Answer what is not HTTP/1.1 as we accept it, and close."""
-        listener = self._listener
-        listener.stats.downstream_cx_protocol_error += 1
-        flag = None if error.details in _NOT_CODEC_DETAILS else ResponseFlag.DOWNSTREAM_PROTOCOL_ERROR
-        self._answer_and_close(LocalReply(error.status, error.body, flag, error.details))
+        self._listener.stats.downstream_cx_protocol_error += 1
+        self.answer_and_close(protocol_error(error.status, error.body, error.details))
 
-    def _answer_and_close(self, reply: LocalReply) -> None:
+    def end_idle_request(self) -> None:
+        """Neither side sends anything of the request under way: end it, and the connection where it cannot go on."""
+        if self._exchange is not None:
+            self._exchange.refuse(stream_idle_timeout(request_ended=self._request_ended))
+
+    def answer_and_close(self, reply: LocalReply) -> None:
         """End the present request, or one that never became a request, with `reply`; then close."""
-        self._keep_alive = self._request_ended = False
+        self.keep_alive = self._request_ended = False
         self._queue.clear()
         exchange = self._exchange
         if exchange is None:
             self._head_request = False
             self._listener.stats.downstream_rq_active += 1
-            self._started_at = self._listener.router.loop.time()
+            self.started_at = self._time()
             self.bytes_received = self.bytes_sent = 0
             exchange = self._exchange = Exchange(self._listener.router, self, RequestHead(b"", b"", b"", [], 0))
         exchange.refuse(reply)
-
-    def _on_head_timeout(self) -> None:
-        """The client has begun a head and does not finish it."""
-        if self._exchange is not None:  # the half head is behind a request; its time begins when that is done
-            self._listener.router.deadlines.set(self._on_head_timeout, REQUEST_HEAD_TIMEOUT_MS)
-            return
-        self._head_timer_set = False
-        if not self._closing:
-            self._listener.stats.downstream_rq_header_timeout += 1
-            self._answer_and_close(REQUEST_HEADER_TIMEOUT)

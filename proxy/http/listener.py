@@ -6,19 +6,29 @@ The outbound listener lets the authority choose; a listener of one service sends
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from outlier import RandomGenerator
 from proxy.config.address import Address
+from proxy.config.listener_options import ListenerOptions
 from proxy.errors import ListenError
+from proxy.http.client_socket import DELAYED_CLOSE_MS
 from proxy.http.date import DateProvider
 from proxy.http.downstream import DownstreamConnection
 from proxy.http.stats import HttpStats
+from proxy.http.tls import ListenerTls
 from proxy.router.exchange import Exchange
 from proxy.router.route import ReadyVirtualHost
 from proxy.router.route_table import EMPTY_ROUTE_TABLE, RouteTable
 from proxy.router.router import Router
 
+# How long TLS may take to say goodbye: as long as a client without TLS has to read the last reply.
+_TLS_SHUTDOWN_TIMEOUT_S = DELAYED_CLOSE_MS / 1000
+
 OnExchangeEnd = Callable[[DownstreamConnection, Exchange], None]
+
+
+_DEFAULT_OPTIONS = ListenerOptions()
 
 
 class Routes:
@@ -41,6 +51,8 @@ class Listener:
         stats: Shared by the listeners of a sidecar.
         random: For request ids.
         on_exchange_end: Told of each exchange that has ended; None costs nothing.
+        options: What clients are allowed.
+        tls: None speaks plain text.
     """
 
     def __init__(
@@ -53,8 +65,12 @@ class Listener:
         stats: HttpStats,
         random: RandomGenerator,
         on_exchange_end: OnExchangeEnd | None = None,
+        options: ListenerOptions = _DEFAULT_OPTIONS,
+        tls: ListenerTls | None = None,
     ) -> None:
         self.address = address
+        self.options = options
+        self.scheme = b"http" if tls is None else b"https"
         self.router = router
         self.stats = stats
         self.random = random
@@ -62,6 +78,7 @@ class Listener:
         self.draining = False
         self.on_exchange_end = on_exchange_end
         self._routes = routes
+        self._tls = tls
         self._connections: set[DownstreamConnection] = set()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -83,17 +100,19 @@ class Listener:
         """Listen; afterwards `address` has the port in use.
 
         Raises:
-            ListenError: The address cannot be had.
+            ListenError: The address cannot be had, or a TLS file is missing or not fit.
         """
         loop = self.router.loop
         address = self.address
+        accept = partial(DownstreamConnection, self)
+        secured: dict[str, Any] = {}
         try:
+            if self._tls is not None:
+                secured = {"ssl": self._tls.context(), "ssl_shutdown_timeout": _TLS_SHUTDOWN_TIMEOUT_S}
             if address.path:
-                self._server = await loop.create_unix_server(partial(DownstreamConnection, self), address.path)
+                self._server = await loop.create_unix_server(accept, address.path, **secured)
             else:
-                self._server = await loop.create_server(
-                    partial(DownstreamConnection, self), address.host, address.port, backlog=4096
-                )
+                self._server = await loop.create_server(accept, address.host, address.port, backlog=4096, **secured)
         except OSError as exc:
             raise ListenError(str(address), exc.strerror or str(exc)) from exc
         if not address.path and not address.port:
@@ -124,16 +143,26 @@ class Listener:
 
     # Called by connections
 
-    def on_connected(self, connection: DownstreamConnection) -> None:
-        """Count a client in."""
+    def admit(self, connection: DownstreamConnection) -> bool:
+        """Count a client in; or return False, since there are too many.
+
+        Envoy closes such a connection without a word as well: a reply would cost what the limit is to save.
+        """
+        limit = self.options.max_connections
+        if limit and len(self._connections) >= limit:
+            self.stats.downstream_cx_overflow += 1
+            return False
         self._connections.add(connection)
         self._empty.clear()
         self.stats.downstream_cx_total += 1
         self.stats.downstream_cx_active += 1
+        return True
 
     def on_disconnected(self, connection: DownstreamConnection) -> None:
-        """Count a client out."""
-        self._connections.discard(connection)
+        """Count a client out, if it was in."""
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
         self.stats.downstream_cx_active -= 1
         if not self._connections:
             self._empty.set()

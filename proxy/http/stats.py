@@ -18,6 +18,10 @@ class HttpStats:
 
     downstream_cx_active: int = 0
     downstream_cx_destroy_active_rq: int = 0
+    downstream_cx_idle_timeout: int = 0
+    downstream_cx_max_duration_reached: int = 0
+    downstream_cx_max_requests_reached: int = 0
+    downstream_cx_overflow: int = 0
     downstream_cx_protocol_error: int = 0
     downstream_cx_rx_bytes_total: int = 0
     downstream_cx_total: int = 0
@@ -27,6 +31,7 @@ class HttpStats:
     downstream_rq_active: int = 0
     downstream_rq_header_timeout: int = 0
     downstream_rq_http1_total: int = 0
+    downstream_rq_idle_timeout: int = 0
     downstream_rq_response_before_rq_complete: int = 0
     downstream_rq_rx_reset: int = 0
     downstream_rq_total: int = 0

@@ -125,7 +125,7 @@ class TestStreamIdleTimeout:
     async def test_response_that_stops_is_cut_off(self):
         clock = ManualClock()
         async with (
-            FaultyUpstream(body=b"abcdef", fault="stall", after_bytes=3) as upstream,
+            FaultyUpstream(body=b"abcdef", truncate_at=3, end="hang") as upstream,
             limited(clock, upstream, stream_idle_timeout_ms=300_000) as sidecar,
         ):
             client = await sidecar.client()

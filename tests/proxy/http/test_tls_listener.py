@@ -28,7 +28,7 @@ async def test_request_in_tls_is_served_and_the_host_is_told(tmp_path):
         connection = await client(sidecar)
 
         assert (await connection.get()).body == b"x"
-        assert upstream.requests[0].headers["x-forwarded-proto"] == "https"
+        assert upstream.requests[0].header("x-forwarded-proto") == "https"
 
 
 async def test_plain_text_is_not_answered(tmp_path):
