@@ -117,7 +117,7 @@ class ConfigPipeline:
         self._monotonic_ms = monotonic_ms
         self._store = Store()
         self._builder = SnapshotBuilder(ConversionContext(node=node, mesh=mesh or MeshConfig(), release=istio_release))
-        self._snapshot = self._builder.snapshot
+        self._snapshot = self._built = self._builder.snapshot
         self._sources: dict[str, _SourceState] = {}
         self._changes: dict[Key, Change] = {}
         self._debounce: Debounce | None = None
@@ -293,12 +293,13 @@ class ConfigPipeline:
 
     def _finish(self, request: PushRequest, count: int, changed: set[str], start_ms: int | None = None) -> None:
         """Hand what was built to the data plane."""
-        snapshot = self._builder.snapshot
+        built = self._builder.snapshot
         built_ms = self._monotonic_ms()
-        if snapshot is self._snapshot:
+        if built is self._built:
             return
-        snapshot = attrs.evolve(snapshot, changed=frozenset(changed))
-        self._snapshot = snapshot
+        self._built = built
+        # The builder's names what its last slice changed.
+        self._snapshot = snapshot = attrs.evolve(built, changed=frozenset(changed))
         self._apply(snapshot)
         now_ms = self._monotonic_ms()
         began_ms = built_ms if start_ms is None else start_ms
