@@ -1,10 +1,11 @@
 """The pytest plugin `outlier`: fixtures for tests behind a sidecar.
 
-Loaded wherever the distribution is installed, so nothing but pytest is imported until a fixture is used. It needs no
-plugin for asynchronous tests and works with any that runs them in asyncio: what a test has started is closed inside
-the test's own coroutine.
+Loaded wherever the distribution is installed, so nothing but pytest is imported until a fixture is used. It works with
+any plugin that runs coroutines in asyncio, since what a test has started is closed inside the test's own coroutine;
+where no plugin takes a coroutine that uses these fixtures, it is run here.
 """
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Iterator
@@ -79,6 +80,16 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     except BaseException as exc:
         kit.annotate(exc)
         raise
+
+
+@pytest.hookimpl
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine that uses these fixtures and that nobody else has taken; pytest itself would fail it."""
+    if pyfuncitem.stash.get(_KIT, None) is None or not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters.keys() & pyfuncitem.funcargs.keys()
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 def _closing(function: Any, kit: "Kit") -> Any:

@@ -87,10 +87,12 @@ pytestmark = pytest.mark.slow
             2,
         ),
         ("pytestmark = pytest.mark.asyncio\n" + ASYNC, ["-p", "no:randomly"], 2),
+        (ASYNC, ["-p", "no:asyncio", "-p", "no:anyio"], 2),
+        (ASYNC, ["-o", "asyncio_mode=strict"], 2),
         (SYNC, ["-p", "no:asyncio", "-p", "no:anyio"], 3),
         (SYNC, ["-o", "asyncio_mode=auto", "-n", "1"], 3),
     ],
-    ids=["asyncio auto", "asyncio strict", "anyio", "no:randomly", "no plugin for coroutines", "xdist"],
+    ids=["asyncio auto", "asyncio strict", "anyio", "no:randomly", "none", "nobody's", "none, sync", "xdist"],
 )
 def test_fixtures_work_however_tests_are_run(tmp_path, text, arguments, passed):
     if "-n" in arguments:
