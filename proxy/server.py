@@ -155,7 +155,8 @@ class Server:
 
     def _switch(self, snapshot: ConfigSnapshot) -> None:
         """Let requests go by the routes of `snapshot` from the next one on."""
-        self._routes.table = RouteTable(snapshot.routes, self._routes.table)
+        if snapshot.routes is not self._routes.table.configuration:  # endpoints change often, and leave routes alone
+            self._routes.table = RouteTable(snapshot.routes, self._routes.table)
         self.cluster_manager.remove_others(snapshot.clusters)
         self.events.publish(
             "config", version=snapshot.version, clusters=len(snapshot.clusters), changed=sorted(snapshot.changed)
