@@ -12,14 +12,14 @@ from proxy.upstream.health_checker_session import EventKind
 
 log = structlog.get_logger()
 
-_HOST_FAILED = "health_check.host_failed"
+_HOST_FAILED = "health.host_failed"
 _MESSAGES = {
     EventKind.EJECT_UNHEALTHY: _HOST_FAILED,
-    EventKind.ADD_HEALTHY: "health_check.host_passed",
-    EventKind.FAILURE: "health_check.check_failed",
-    EventKind.DEGRADED: "health_check.host_degraded",
-    EventKind.NO_LONGER_DEGRADED: "health_check.host_undegraded",
-    EventKind.SUCCESS: "health_check.check_passed",
+    EventKind.ADD_HEALTHY: "health.host_passed",
+    EventKind.FAILURE: "health.check_failed",
+    EventKind.DEGRADED: "health.host_degraded",
+    EventKind.NO_LONGER_DEGRADED: "health.host_undegraded",
+    EventKind.SUCCESS: "health.check_passed",
 }
 _SINGLE_CHECKS = frozenset({EventKind.FAILURE, EventKind.SUCCESS})
 

@@ -240,9 +240,9 @@ def test_events_go_to_the_file_the_log_and_those_who_watch(tmp_path):
     assert [kind for line in lines for kind in kinds if kind in line] == list(kinds)
     facts = {"cluster_name": subject.cluster.name, "upstream_url": A}
     assert logs == [
-        {"event": "health_check.host_passed", "log_level": "info", **facts},
-        {"event": "health_check.host_failed", "log_level": "warning", "failure_type": "ACTIVE", **facts},
-        {"event": "health_check.check_failed", "log_level": "debug", "failure_type": "ACTIVE", **facts},
+        {"event": "health.host_passed", "log_level": "info", **facts},
+        {"event": "health.host_failed", "log_level": "warning", "failure_type": "ACTIVE", **facts},
+        {"event": "health.check_failed", "log_level": "debug", "failure_type": "ACTIVE", **facts},
     ]
     assert published == [
         ("health", {"event": "add_healthy_event", **facts}),
@@ -262,7 +262,7 @@ def test_a_host_that_fails_its_first_check_is_told_of():
         subject.report(subject.hosts[0], UNWELL)
 
     facts = {"cluster_name": subject.cluster.name, "upstream_url": A, "failure_type": "ACTIVE"}
-    assert logs == [{"event": "health_check.host_failed", "log_level": "warning", **facts}]
+    assert logs == [{"event": "health.host_failed", "log_level": "warning", **facts}]
     assert published == [("health", {"event": "health_check_failure_event", **facts})]
 
 
