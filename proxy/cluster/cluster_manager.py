@@ -19,6 +19,8 @@ class ClusterManager:
     def __init__(self, environment: Environment, stats_store: StatsStore) -> None:
         self.clusters: dict[str, Cluster] = {}
         self.stats_store = stats_store
+        self._configs: Mapping[str, ClusterConfig] = {}
+        self._uninitialized: dict[str, Cluster] = {}
         self._environment = environment
         self._added = 0
         self._modified = 0
@@ -32,10 +34,13 @@ class ClusterManager:
 
     def update(self, configs: Mapping[str, ClusterConfig]) -> None:
         """Run these clusters, beside those that run already."""
-        for name, config in configs.items():
+        before, self._configs = self._configs, configs
+        # Of very many clusters few differ: this line is what an update costs.
+        for name in [name for name, config in configs.items() if before.get(name) is not config]:
+            config = configs[name]
             cluster = self.clusters.get(name)
             if cluster is None:
-                self.clusters[name] = Cluster(config, self._environment)
+                self.clusters[name] = self._uninitialized[name] = Cluster(config, self._environment)
                 self._added += 1
             elif cluster.config is not config and cluster.config != config:
                 cluster.update(config)
@@ -45,16 +50,19 @@ class ClusterManager:
         """Remove all clusters but these."""
         for name in self.clusters.keys() - configs.keys():
             self.clusters.pop(name).remove()
+            self._uninitialized.pop(name, None)
             self._removed += 1
 
     @property
     def initialized(self) -> bool:
         """Whether every cluster can serve."""
-        return all(cluster.initialized for cluster in self.clusters.values())
+        for name in [name for name, cluster in self._uninitialized.items() if cluster.initialized]:
+            del self._uninitialized[name]
+        return not self._uninitialized
 
     async def wait_initialized(self) -> None:
         """Return once every present cluster can serve as it will go on to."""
-        await asyncio.gather(*(cluster.wait_initialized() for cluster in self.clusters.values()))
+        await asyncio.gather(*(cluster.wait_initialized() for cluster in self._uninitialized.values()))
 
     def close(self) -> None:
         """Stop every cluster at once."""
