@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +104,25 @@ async def set_phase(upstream: FaultyUpstream, reply: Mapping[str, Any] | None) -
         await upstream.accept()
 
 
-def words(log: Path) -> list[tuple[str, Any]]:
-    """Return the events of a log without what differs: times and the order of nothing."""
-    events = []
-    for line in log.read_text().splitlines():
-        event = json.loads(line)
-        del event["timestamp"]
-        events.append(event)
-    return events
+def events(log: Path) -> list[dict[str, Any]]:
+    """Return the events of a log."""
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def words(log: Path) -> list[dict[str, Any]]:
+    """Return the events of a log without their times."""
+    return [{name: value for name, value in event.items() if name != "timestamp"} for event in events(log)]
+
+
+def times_s(log: Path) -> list[float]:
+    """Return the times of a log's events, but for those that the start of the proxy decides."""
+    later = [event for event in events(log) if not _is_first(event)]
+    return [datetime.fromisoformat(event["timestamp"]).timestamp() for event in later]
+
+
+def _is_first(event: Mapping[str, Any]) -> bool:
+    details = event.get("add_healthy_event") or event.get("health_check_failure_event") or {}
+    return details.get("first_check", False)
 
 
 @contextlib.asynccontextmanager
@@ -184,7 +196,9 @@ async def test_hosts_go_out_and_come_back_as_under_envoy(tmp_path: Path, monkeyp
                 theirs = expected_stats[f"health_check.{stat}"]
                 assert ours == pytest.approx(theirs, abs=4 + theirs // 5), (case.name, stat)
     for case in CASES:
-        assert words(tmp_path / f"sidecar-{case.host}") == words(tmp_path / f"envoy-{case.host}"), case.name
+        sidecar_log, envoy_log = tmp_path / f"sidecar-{case.host}", tmp_path / f"envoy-{case.host}"
+        assert words(sidecar_log) == words(envoy_log), case.name
+        assert times_s(sidecar_log) == pytest.approx(times_s(envoy_log), abs=PHASE_S), case.name  # in the same phase
 
 
 EJECTING = {"consecutive5xxErrors": 1, "maxEjectionPercent": 100, "interval": "600s", "baseEjectionTime": "600s"}
