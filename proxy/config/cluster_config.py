@@ -174,7 +174,7 @@ class Http2Options:
 
 
 class TlsMode(enum.Enum):
-    """How connections to the upstream are secured; ISTIO_MUTUAL would take the mesh's own certificates."""
+    """How connections to the upstream are secured; ISTIO_MUTUAL, not applied, would take the mesh's certificates."""
 
     SIMPLE = "SIMPLE"
     MUTUAL = "MUTUAL"
@@ -183,7 +183,10 @@ class TlsMode(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class UpstreamTls:
-    """TLS towards the upstream; paths are those of files, empty when not given."""
+    """TLS towards the upstream; paths are those of files, empty when not given.
+
+    Without `sni` the request's host is asked for, and (unless `subject_alt_names` are given) verified.
+    """
 
     mode: TlsMode
     sni: str = ""
@@ -215,9 +218,8 @@ class ClusterConfig:
     hold otherwise. `proxy_protocol` is the version of the PROXY header, 1 or 2. `h2_upstream` set means HTTP/2
     upstream.
 
-    The sidecar itself speaks plain HTTP/1.1 upstream: `tcp_keepalive`, `h2_upstream`, `use_downstream_protocol`,
-    `tls`, `proxy_protocol` and `tunnel` are carried for `outlier explain`, and `outlier check`
-    warns about each.
+    The sidecar itself speaks HTTP/1.1 upstream, in the clear or in TLS: `h2_upstream`, `use_downstream_protocol`,
+    `proxy_protocol` and `tunnel` are carried for `outlier explain`, and `outlier check` warns about each.
     """
 
     name: str

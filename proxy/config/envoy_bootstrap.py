@@ -11,11 +11,13 @@ import attrs
 from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap, ServiceListener
 from proxy.config.cluster_config import ClusterType, Locality
-from proxy.config.envoy_cluster import envoy_address, envoy_cluster, typed
+from proxy.config.envoy_cluster import envoy_address, envoy_cluster, envoy_duration, typed
 from proxy.config.envoy_health_check import add_health_check
 from proxy.config.envoy_routes import CORS_FILTER, FAULT_FILTER, envoy_virtual_host, envoy_virtual_hosts
+from proxy.config.envoy_tls import envoy_listener_socket
 from proxy.config.health_check import HealthCheckRules
 from proxy.config.host_names import complete_host
+from proxy.config.listener_options import ListenerOptions
 from proxy.config.route_config import Route, VirtualHost
 from proxy.config.snapshot import ConfigSnapshot
 
@@ -45,6 +47,12 @@ def envoy_bootstrap(snapshot: ConfigSnapshot, options: Bootstrap) -> dict[str, A
             "clusters": _clusters(snapshot, options),
         },
     }
+    if options.max_connections:
+        limits = {
+            f"envoy.resource_limits.listener.{listener['name']}.connection_limit": options.max_connections
+            for listener in listeners
+        }
+        bootstrap["layered_runtime"] = {"layers": [{"name": "limits", "static_layer": limits}]}
     if options.event_log is not None:
         bootstrap["cluster_manager"] = {"outlier_detection": {"event_log_path": str(options.event_log)}}
     return bootstrap
@@ -106,12 +114,33 @@ def _listener(
         route_config=route_config,
         http_filters=_filters(routes),
     )
+    manager |= _limits(options)
     if options.access_log is not None:
         path = "/dev/stdout" if str(options.access_log) == "-" else str(options.access_log)
         log = typed(_FILE_ACCESS_LOG, path=path)
         manager["access_log"] = [{"name": "envoy.access_loggers.file", "typed_config": log}]
-    filter_chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    filters = [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]
+    filter_chain: dict[str, Any] = {"filters": filters}
+    socket = envoy_listener_socket(options)
+    if socket is not None:
+        filter_chain["transport_socket"] = socket
     return {"name": name, "address": _address(address), "filter_chains": [filter_chain]}
+
+
+def _limits(options: ListenerOptions) -> dict[str, Any]:
+    """Return the limits of clients' connections that differ from Envoy's; how many there may be is its runtime's."""
+    default = ListenerOptions()
+    common: dict[str, Any] = {}
+    if options.idle_timeout_ms != default.idle_timeout_ms:
+        common["idle_timeout"] = envoy_duration(options.idle_timeout_ms)
+    if options.max_connection_duration_ms:
+        common["max_connection_duration"] = envoy_duration(options.max_connection_duration_ms)
+    if options.max_requests_per_connection:
+        common["max_requests_per_connection"] = options.max_requests_per_connection
+    limits: dict[str, Any] = {"common_http_protocol_options": common} if common else {}
+    if options.stream_idle_timeout_ms != default.stream_idle_timeout_ms:
+        limits["stream_idle_timeout"] = envoy_duration(options.stream_idle_timeout_ms)
+    return limits
 
 
 def _filters(routes: Iterable[Route]) -> list[dict[str, Any]]:

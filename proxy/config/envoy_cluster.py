@@ -1,8 +1,8 @@
 """A cluster as Envoy 1.40 takes it: proto JSON of `envoy.config.cluster.v3.Cluster`.
 
 The message behaves as the sidecar does: endpoints stand in the message itself, an ejection reaches the balancer at once
-(`update_merge_window: 0s`), and what the sidecar does not apply (TLS, HTTP/2, tunnels, PROXY headers) is left out. A
-field at Envoy's default is left out too.
+(`update_merge_window: 0s`), and what the sidecar does not apply (HTTP/2, tunnels, PROXY headers, certificates of the
+mesh) is left out. A field at Envoy's default is left out too.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ from proxy.config.cluster_config import (
     Locality,
     SlowStart,
 )
+from proxy.config.envoy_tls import envoy_transport_socket, has_tls
 
 _TYPES = "type.googleapis.com"
 _HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
@@ -85,6 +86,8 @@ def envoy_cluster(config: ClusterConfig) -> dict[str, Any]:
         "circuit_breakers": {"thresholds": [_thresholds(config.circuit_breakers)]},
         "typed_extension_protocol_options": {_HTTP_OPTIONS: _http_options(config)},
     }
+    if config.tls is not None and has_tls(config.tls):
+        cluster["transport_socket"] = envoy_transport_socket(config.tls)
     cluster |= _discovery(config)
     cluster |= _balancer_settings(config)
     if config.outlier_detection is not None:
@@ -196,6 +199,11 @@ def _http_options(config: ClusterConfig) -> Mapping[str, Any]:
         explicit_http_config={"http_protocol_options": {}},
         common_http_protocol_options=common,
     )
+    if config.tls is not None and has_tls(config.tls) and not config.tls.sni:
+        auto_sni = {"auto_sni": True}
+        if config.tls.verify and not config.tls.subject_alt_names:
+            auto_sni["auto_san_validation"] = True
+        options["upstream_http_protocol_options"] = auto_sni
     if config.error_codes:
         options["outlier_detection"] = {"error_matcher": _error_matcher(config.error_codes)}
     return options

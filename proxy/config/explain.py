@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from outlier import EnvoyRelease, OutlierDetection
-from proxy.config.cluster_config import ClusterConfig, ClusterType, LbPolicy
+from proxy.config.cluster_config import ClusterConfig, ClusterType, LbPolicy, TlsMode
 from proxy.config.durations import NS_PER_MS, format_duration
 from proxy.config.explain_outlier import RULE_FIELDS, cap_notes, is_inert
 from proxy.config.issue import Path, format_path
@@ -102,7 +102,6 @@ _POOL_FIELDS: Mapping[str, tuple[str, str]] = {
 }
 
 
-_NOT_APPLIED = frozenset({"max_connection_duration_ms"})
 Selection = Callable[[ClusterConfig], bool]
 
 
@@ -182,12 +181,11 @@ class _Explainer:
         blocks |= dict.fromkeys(("tcp_keepalive", "h2_upstream", "use_downstream_protocol"), "connection_pool")
         for name, block in blocks.items():
             if name in sent.cluster:
-                origin = (
-                    self._field(block, text="; not applied by the sidecar yet")
-                    if block in self._origins
-                    else _ISTIO_DEFAULT
-                )
-                yield Setting(name=name, value=sent.cluster[name], origin=origin, inert=True)
+                value = sent.cluster[name]
+                applied = name == "tcp_keepalive" or (name == "tls" and value.mode is not TlsMode.ISTIO_MUTUAL)
+                text = "" if applied else "; not applied by the sidecar yet"
+                origin = self._field(block, text=text) if block in self._origins else _ISTIO_DEFAULT
+                yield Setting(name=name, value=value, origin=origin, inert=not applied)
 
     def _type_origin(self) -> Origin:
         resource = self._plan.service.resources[0]
@@ -207,8 +205,7 @@ class _Explainer:
         pool = self._policy.connection_pool if self._policy is not None else None
         block = getattr(pool, section) if pool is not None else None
         if name in sent and block is not None and getattr(block, field):
-            remark = "; not applied by the sidecar yet" if name in _NOT_APPLIED else ""
-            origin = self._field("connection_pool", section, field, text=remark)
+            origin = self._field("connection_pool", section, field)
         elif prefix:
             origin = Origin(kind=OriginKind.ISTIO, text="Istio sends no limit")
         else:

@@ -13,7 +13,6 @@ from proxy.config.destination_rule import (
     LoadBalancer,
     OutlierDetection,
     SimpleLb,
-    TlsMode,
     TrafficPolicy,
 )
 from proxy.config.issue import Issue, Path
@@ -66,8 +65,6 @@ def _policy(config: StaticConfig, resource: Resource, placed: PlacedPolicy) -> A
         yield from _pool(policy.connection_pool)
     if policy.load_balancer is not None:
         yield from _load_balancer(policy.load_balancer)
-    if policy.tls is not None and policy.tls.mode is not TlsMode.DISABLE:
-        yield ("tls",), NOT_APPLIED
 
 
 def _ports(policy: TrafficPolicy) -> Advice:
@@ -124,11 +121,6 @@ def _subset_block(parent: TrafficPolicy, subset: TrafficPolicy) -> Iterator[str]
 
 
 def _pool(pool: ConnectionPool) -> Advice:
-    tcp = pool.tcp
-    if tcp is not None and tcp.tcp_keepalive is not None:
-        yield ("connectionPool", "tcp", "tcpKeepalive"), "is not applied by the sidecar yet"
-    if tcp is not None and tcp.max_connection_duration is not None:
-        yield ("connectionPool", "tcp", "maxConnectionDuration"), "is not applied by the sidecar yet"
     http = pool.http
     if http is None:
         return
