@@ -276,12 +276,12 @@ def _changeable(name: str) -> bool:
 
 
 def _operations(block: OperationsBlock | None) -> HeaderOperations:
-    """Return the operations that Envoy allows: names of pseudo headers and `host` are left out."""
+    """Return the operations as Istio sends them: sorted by name, without pseudo headers and `host`."""
     if block is None:
         return HeaderOperations()
     return HeaderOperations(
-        set=tuple((name, value) for name, value in block.set.items() if _changeable(name)),
-        add=tuple((name, value) for name, value in block.add.items() if _changeable(name)),
+        set=tuple((name, value) for name, value in sorted(block.set.items()) if _changeable(name)),
+        add=tuple((name, value) for name, value in sorted(block.add.items()) if _changeable(name)),
         remove=tuple(name for name in block.remove if _changeable(name)),
     )
 

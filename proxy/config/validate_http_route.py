@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from proxy.config.issue import ABSENT, AS_WRITTEN, Path, Report
+from proxy.config.re2 import compile_re2
 from proxy.config.validation import check_duration, check_required_duration, is_dns_label, wildcard_domain_fault
 from proxy.config.virtual_service import (
     Abort,
@@ -184,20 +185,20 @@ def _check_string_match(value: StringMatch, path: Path, report: Report) -> None:
         report.error(path, given, "must have only one of exact, prefix, regex", origin="crd")
     if value.prefix == "":
         report.error((*path, "prefix"), "", "must not be empty")
-    if value.regex is not None:
+    if value.regex is not None and value.regex != "*":  # a lone star asks for presence
         fault = regex_fault(value.regex)
         if fault:
             report.error((*path, "regex"), value.regex, fault)
 
 
 def regex_fault(pattern: str) -> str | None:
-    """Return what keeps `pattern` from being an RE2 expression, as far as Python's own parser can tell."""
-    if pattern in {"", "*"}:
-        return None if pattern else "must not be empty"
+    """Return what keeps `pattern` from being an RE2 expression that we can run; None if nothing does."""
+    if not pattern:
+        return "must not be empty"
     if re.search(r"\\[1-9]|\(\?[=!<](?![^>]*>)|\(\?<[=!]|\(\?\(", pattern):
         return "RE2 has no back references, look-around or conditions"
     try:
-        re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", pattern))
+        compile_re2(pattern)
     except (re.error, RecursionError, OverflowError) as exc:
         return f"is not a regular expression: {exc}"
     return None

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from proxy.codec.headers import replace_header
 from proxy.codec.http1_request import RequestHead
+from proxy.config.re2 import bytes_of, compile_re2, text_of
 from proxy.config.route_config import MatchKind, RegexRewrite, RouteAction, StringMatcher
-from proxy.router.re2 import bytes_of, compile_re2, text_of
 
 PathRewrite = Callable[[bytes], bytes]
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from proxy.codec.headers import get_header
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.joined_headers import JOINED_REQUEST_HEADERS, header_values
+from proxy.config.re2 import compile_re2, text_of
 from proxy.config.route_config import (
     ANY_PATH,
     HeaderMatcher,
@@ -18,7 +19,6 @@ from proxy.config.route_config import (
     RouteMatch,
     StringMatcher,
 )
-from proxy.router.re2 import compile_re2, text_of
 
 RequestCondition = Callable[[RequestHead], bool]
 TextCondition = Callable[[bytes], bool]

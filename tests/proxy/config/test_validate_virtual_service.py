@@ -93,11 +93,11 @@ def test_http_routes(fields, paths):
     assert route_errors(**fields) == paths
 
 
-@pytest.mark.parametrize("pattern", ["a.*", "(?i)x", "(?P<name>a)", "(?<name>a)", "[a-z]{1,3}", "*"])
+@pytest.mark.parametrize("pattern", ["a.*", "(?i)x", "(?P<name>a)", "(?<name>a)", "[a-z]{1,3}"])
 def test_patterns_that_re2_takes(pattern):
     assert regex_fault(pattern) is None
 
 
-@pytest.mark.parametrize("pattern", ["", "(", "a**", r"(a)\1", "(?=a)", "(?!a)", "(?<=a)b", "(?<!a)b"])
+@pytest.mark.parametrize("pattern", ["", "*", "(", "a**", r"(a)\1", "(?=a)", "(?!a)", "(?<=a)b", "(?<!a)b"])
 def test_patterns_that_re2_refuses(pattern):
     assert regex_fault(pattern) is not None

@@ -3,7 +3,7 @@ import string
 
 import pytest
 
-from proxy.router.re2 import bytes_of, compile_re2, text_of
+from proxy.config.re2 import bytes_of, compile_re2, text_of
 
 
 @pytest.mark.parametrize(
