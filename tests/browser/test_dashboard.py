@@ -9,7 +9,7 @@ except ImportError:
 
 LONG_MS = 10_000
 CLUSTER = "cluster/outbound%7C80%7C%7Cshop.default.svc.cluster.local"
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 widths = pytest.mark.parametrize("width", [360, 768, 1440])
 schemes = pytest.mark.parametrize("scheme", ["light", "dark"])

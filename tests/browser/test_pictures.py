@@ -14,7 +14,7 @@ except ImportError:
 WIDTH, HEIGHT = 1180, 640
 KEPT = os.environ.get("OUTLIER_SCREENSHOTS")
 TRAFFIC_S = 40 if KEPT else 2  # long enough for a curve, when somebody is to look at it
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 async def test_pictures_show_an_ejection_and_its_reason(open_page, make_scene, tmp_path):

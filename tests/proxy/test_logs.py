@@ -63,13 +63,13 @@ def test_line_below_the_level_is_dropped(logs):
 
 def test_level_of_one_area_changes_while_running(logs):
     control, stream = logs()
-    control.set_level(LogLevel.DEBUG, "router")
+    control.set_level(LogLevel.DEBUG, "server")
     log = structlog.get_logger()
-    log.debug("router.retried")
+    log.debug("server.started")
     log.debug("config.read")
 
-    assert events(stream) == ["router.retried"]
-    assert control.levels["router"] is LogLevel.DEBUG
+    assert events(stream) == ["server.started"]
+    assert control.levels["server"] is LogLevel.DEBUG
 
 
 def test_off_silences_even_critical(logs):

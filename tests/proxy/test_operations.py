@@ -7,6 +7,7 @@ from pathlib import Path
 from proxy.admin.application import ENDPOINTS
 from proxy.admin.watch import Concern
 from proxy.config.bootstrap import options
+from proxy.logs import AREAS
 from proxy.run_options import default_text
 
 ROOT = Path(__file__).parents[2]
@@ -39,15 +40,26 @@ def test_every_warning_is_listed():
     assert [name for name, _ in table("Warnings")] == [concern.value for concern in Concern]
 
 
-def test_every_log_event_is_listed():
+def written_events() -> set[str]:
+    """Every event in the code: what log calls say outright, and names of areas that no statistic has."""
     written = set()
     for path in (ROOT / "proxy").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and node.args and ast.unparse(node.func).startswith(("log.", "write")):
-                written |= {
-                    constant.value
-                    for constant in ast.walk(node.args[0])
-                    if isinstance(constant, ast.Constant) and re.fullmatch(r"[a-z]+\.[a-z_]+", str(constant.value))
-                }
+                constants = ast.walk(node.args[0])
+            else:
+                constants = [node] if str(getattr(node, "value", "")).startswith("health.") else []
+            written |= {
+                constant.value
+                for constant in constants
+                if isinstance(constant, ast.Constant) and re.fullmatch(r"[a-z]+\.[a-z_]+", str(constant.value))
+            }
+    return written | {"library.logged"}
 
-    assert {name for name, *_ in table("Log")} == written | {"library.logged"}
+
+def test_every_log_event_is_listed():
+    assert {name for name, *_ in table("Log")} == written_events()
+
+
+def test_every_area_has_a_level():
+    assert {event.partition(".")[0] for event in written_events()} == set(AREAS)

@@ -8,10 +8,18 @@ const KINDS = [
   ["ejection", "Ejections"],
   ["unejection", "Returns"],
   ["detection", "Not enforced"],
+  ["health", "Health checks"],
   ["override", "By hand"],
   ["config", "Configuration"],
   ["warning", "Warnings"],
 ];
+const HEALTH = {
+  eject_unhealthy_event: "out",
+  add_healthy_event: "in",
+  health_check_failure_event: "out",
+  degraded_healthy_host: "degraded",
+  no_longer_degraded_host: "no longer degraded",
+};
 const SHOWN = 300;
 
 export function eventsPage() {
@@ -51,6 +59,8 @@ export function sentence(event) {
       return `${where} is back: ${event.reason}`;
     case "detection":
       return `${where} found, not ejected: ${event.reason}`;
+    case "health":
+      return `${where} ${HEALTH[event.event]} by health check${event.failure_type ? `: ${event.failure_type}` : ""}`;
     case "override":
       return `${where} ${event.action} by hand${event.state === "set" ? ` until ${event.until}` : event.state === "ended" ? " ended" : ""}: ${event.reason}`;
     case "config":

@@ -4,7 +4,7 @@ const PERIOD_MS = 1000;
 const SAMPLES = 120;
 const FADE = 0.85; // weight of the second before in a host's recent success: half is forgotten after four seconds
 const KEPT_EVENTS = 2000;
-const KINDS = ["ejection", "unejection", "detection", "config", "override", "warning"];
+const KINDS = ["ejection", "unejection", "detection", "health", "config", "override", "warning"];
 
 /**
  * Holds `state` (null before the first answer), `events` (oldest first) and `history` by cluster; dispatches `change`

@@ -119,15 +119,15 @@ class TestLogging:
     async def test_shows_every_area(self, admin):
         text = await (await admin.post("/logging")).text()
 
-        assert text.startswith("active loggers:\n  admin: info\n")
+        assert text.startswith("active loggers:\n  config: info\n")
         assert "  outlier: info\n" in text
 
     @pytest.mark.parametrize(
         ("query", "levels"),
         [
-            ("level=error", {"router": LogLevel.ERROR, "config": LogLevel.ERROR}),
-            ("router=debug", {"router": LogLevel.DEBUG, "config": LogLevel.INFO}),
-            ("paths=router:trace,config:off", {"router": LogLevel.TRACE, "config": LogLevel.OFF}),
+            ("level=error", {"server": LogLevel.ERROR, "config": LogLevel.ERROR}),
+            ("server=debug", {"server": LogLevel.DEBUG, "config": LogLevel.INFO}),
+            ("paths=server:trace,config:off", {"server": LogLevel.TRACE, "config": LogLevel.OFF}),
         ],
     )
     async def test_changes_levels(self, admin, query, levels):
