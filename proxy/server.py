@@ -43,6 +43,7 @@ from proxy.push.pipeline import ConfigPipeline
 from proxy.router.route_table import RouteTable
 from proxy.router.router import Router
 from proxy.stats import Metric, MetricKind, StatsStore
+from proxy.upstream.tls import LoadedTls
 from proxy.version import version
 
 if TYPE_CHECKING:
@@ -273,6 +274,7 @@ class Server:
             node_id=bootstrap.node.id,
             random=self._random,
         )
+        self.stats_store.register(self._feeds.metrics)
         await self._feeds.start(bootstrap.source_start_timeout_ms)
         await self._feeds.wait_synced()
         await self.pipeline.wait_applied()
@@ -314,6 +316,7 @@ class Server:
             events=self.events,
             config_status=self.pipeline.status,
             config_builder=self.pipeline.builder,
+            certificates=self._certificates,
         )
         runner = web.AppRunner(create_admin(context), access_log=None, handle_signals=False)
         await runner.setup()
@@ -336,6 +339,10 @@ class Server:
 
     def _listener_statuses(self) -> list[ListenerStatus]:
         return [ListenerStatus(name, listener.address) for name, listener in self._listeners.items()]
+
+    def _certificates(self) -> list[LoadedTls]:
+        sockets = [self._listener_tls, *(cluster.tls for cluster in self.cluster_manager.clusters.values())]
+        return [socket.loaded for socket in sockets if socket is not None and socket.loaded is not None]
 
     def _drain_listeners(self) -> None:
         for listener in self._listeners.values():

@@ -17,6 +17,7 @@ from aiohttp.typedefs import Handler as AioHandler
 from aiohttp.typedefs import Middleware
 
 from proxy.admin import (
+    certs,
     clusters,
     config_dump,
     config_status,
@@ -62,6 +63,7 @@ async def _handle_help(context: AdminContext, request: web.Request) -> web.Strea
 
 
 ENDPOINTS = (
+    Endpoint("/certs", certs.handle_certs, "print certs on machine"),
     Endpoint(
         "/clusters",
         clusters.handle_clusters,

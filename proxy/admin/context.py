@@ -16,6 +16,7 @@ from proxy.config.snapshot import ConfigSnapshot
 from proxy.config.snapshot_builder import SnapshotBuilder
 from proxy.event_stream import EventStream
 from proxy.stats import StatsStore
+from proxy.upstream.tls import LoadedTls
 
 
 class ServerState(enum.Enum):
@@ -143,6 +144,7 @@ class AdminContext:
         events: What happens, for `/events`.
         config_status: The configuration's sources; returns None when it came from a program.
         config_builder: What made the configuration, so that settings can be traced to their rules; None as above.
+        certificates: What TLS is made of, by context, the listeners' first.
         overrides: Hosts put out or brought back by hand.
     """
 
@@ -166,6 +168,7 @@ class AdminContext:
     )
     config_status: Callable[[], ConfigStatus | None] = _unknown
     config_builder: SnapshotBuilder | None = None
+    certificates: Callable[[], Sequence[LoadedTls]] = list
     overrides: Overrides = attrs.field(
         default=attrs.Factory(lambda self: Overrides(self.time_source, self.events), takes_self=True)
     )

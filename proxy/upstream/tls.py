@@ -8,6 +8,7 @@ without `sni` sends the request's host and demands a certificate for it, as Isti
 
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -143,8 +144,12 @@ class UpstreamTlsSocket:
     def __init__(self, cluster_name: str, config: UpstreamTls) -> None:
         self.config = config
         self.auto_sni = not config.sni
-        paths = (config.ca_certificates, config.ca_crl, config.client_certificate, config.private_key)
-        self._watched = WatchedTls(cluster_name, [path for path in paths if path], self._load)
+        named = (config.ca_certificates, config.ca_crl, config.client_certificate, config.private_key)
+        paths = [path for path in named if path]
+        self._watched = WatchedTls(cluster_name, paths, self._load)
+        if paths or config.credential_name:
+            with suppress(TlsUnavailableError):  # said in the log; the files may still come
+                self._watched.refresh()
 
     @property
     def loaded(self) -> LoadedTls | None:

@@ -83,6 +83,7 @@ class FakeSidecar:
     config_builder: object = None
     call_later: object = None
     done: list[str] = attrs.Factory(list)
+    certificates: list = attrs.Factory(list)
     bootstrap: Bootstrap = attrs.field(factory=lambda: Bootstrap(node_id="n1", labels=(("app", "web"),)))
 
     def add_cluster(self, name="outbound|80||a.default.svc.cluster.local", hosts=1, **kwargs):
@@ -122,6 +123,7 @@ class FakeSidecar:
             events=self.events,
             config_status=lambda: self.config_status,
             config_builder=self.config_builder,
+            certificates=lambda: self.certificates,
             overrides=Overrides(self.time, self.events, lambda s, callback: self.call_later(s, callback)),
         )
 
