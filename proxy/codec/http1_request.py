@@ -132,6 +132,9 @@ class RequestParser(Http1Parser):
             self._proxy_close = value.lower() == b"close"
         elif mark == EXPECT:
             self._expects_continue = value.lower() == b"100-continue"
+            if not self._expects_continue:
+                self._headers.append((name, value))  # an expectation of the host's, not ours to answer
+                self._dropped -= 1
         elif mark == UPGRADE:
             self._upgrade = value.lower()
 
@@ -155,7 +158,7 @@ class RequestParser(Http1Parser):
         headers = self._finish_head(len(self._target))
         method = llhttp.get_method()
         path, authority = self._target, self._host
-        if path[:1] != b"/" or not authority or b"#" in path:
+        if path[:1] != b"/" or authority is None or b"#" in path:
             path, authority = split_target(method, path, authority)
         headers.insert(0, (b"host", authority))
         head = RequestHead(method, path, authority, headers, self._marks)
@@ -233,9 +236,9 @@ def split_target(method: bytes, target: bytes, host: bytes | None) -> tuple[byte
         if not separator or not scheme.isalpha():
             raise ProtocolError("http1.codec_error", reason="the request target is neither a path nor a URI")
         slash = min((i for i in (rest.find(b"/"), rest.find(b"?")) if i >= 0), default=len(rest))
-        host, target = rest[:slash], rest[slash:]
+        host, target = rest[:slash].rpartition(b"@")[2], rest[slash:]
         if target[:1] != b"/":
             target = b"/" + target
-    if not host:
+    if host is None:
         raise ProtocolError("missing_host_header", body=b"")
     return target, host

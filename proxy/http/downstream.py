@@ -309,7 +309,7 @@ class DownstreamConnection(asyncio.Protocol):
         self._request_ended = head.end_stream
         if not head.keep_alive or head.method == b"CONNECT":
             self.keep_alive = False
-        if head.expects_continue and not head.end_stream:
+        if head.expects_continue:
             self._socket.write(CONTINUE)
         self._requests_left -= 1
         if not self._requests_left:
