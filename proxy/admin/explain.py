@@ -8,9 +8,16 @@ import attrs
 from aiohttp import web
 
 from proxy.admin.context import AdminContext
+from proxy.admin.overrides import OverrideAction
 from proxy.admin.streaming import stream, stream_json, text
 from proxy.cluster.cluster import Cluster
-from proxy.upstream.host import Host
+from proxy.upstream.host import HealthFlag, Host
+
+_OTHER_REASONS = {
+    HealthFlag.FAILED_ACTIVE_HC: "active health checks fail",
+    HealthFlag.FAILED_EDS_HEALTH: "the configuration says that it is unhealthy",
+    HealthFlag.EDS_STATUS_DRAINING: "the configuration says that it is draining",
+}
 
 
 async def handle_explain(context: AdminContext, request: web.Request) -> web.StreamResponse:
@@ -66,9 +73,15 @@ def as_json(value: Any) -> Any:
 def _reasons(context: AdminContext, cluster: Cluster, host: Host, *, panic: bool) -> tuple[str, ...]:
     override = context.overrides.of(host)
     by_hand = (f"By hand: {override}.",) if override is not None else ()
+    ejected_by_hand = override is not None and override.action is OverrideAction.EJECT
+    others = tuple(
+        f"Out, though not by outlier detection: {reason}."
+        for flag, reason in _OTHER_REASONS.items()
+        if host.has_flag(flag) and not (ejected_by_hand and flag is HealthFlag.FAILED_EDS_HEALTH)
+    )
     if cluster.detector is None:
-        return (*by_hand, "In: the cluster has no outlier detection.")
-    return by_hand + cluster.detector.verdict(host.monitor, panic=panic).reasons()
+        return by_hand + (others or ("In: the cluster has no outlier detection.",))
+    return by_hand + others + cluster.detector.verdict(host.monitor, panic=panic).reasons()
 
 
 def _sentences(context: AdminContext, cluster: Cluster, hosts: tuple[Host, ...]) -> Iterator[str]:

@@ -62,7 +62,7 @@ export function clusterPage(name) {
     } catch {
       // The cluster or a host has gone, or the sidecar; the next state says which.
     }
-    if (turn === turns) timer = setTimeout(explain, views.size ? EXPLAIN_PERIOD_MS : EXPLAIN_PERIOD_MS / 10);
+    if (turn === turns) timer = setTimeout(explain, hosts.size ? EXPLAIN_PERIOD_MS : EXPLAIN_PERIOD_MS / 10);
   }
 
   function unmount() {

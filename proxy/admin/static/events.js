@@ -1,7 +1,7 @@
 // Everything that happened, newest first, with filters.
 
 import { h, keyed, setText } from "./dom.js";
-import { clock, clusterName } from "./format.js";
+import { clock, clusterName, plural } from "./format.js";
 import { store } from "./store.js";
 
 const KINDS = [
@@ -64,7 +64,7 @@ export function sentence(event) {
     case "override":
       return `${where} ${event.action} by hand${event.state === "set" ? ` until ${event.until}` : event.state === "ended" ? " ended" : ""}: ${event.reason}`;
     case "config":
-      return `Configuration ${event.version} in force: ${event.clusters} clusters, ${event.changed.length} changed`;
+      return `Configuration ${event.version} in force: ${plural(event.clusters, "cluster")}, ${event.changed.length} changed`;
     default:
       return `${where}: ${event.message}${event.state === "ended" ? " (over)" : ""}`;
   }

@@ -6,6 +6,7 @@ import pytest
 
 from outlier import OutlierDetection
 from proxy.config.issue import Issue, Severity
+from proxy.upstream.host import HealthFlag
 
 CLUSTER = "outbound|80||a.default.svc.cluster.local"
 
@@ -54,6 +55,33 @@ async def test_cluster_without_detection_says_so(admin, sidecar):
 
     text = await (await admin.get("/explain", params={"cluster": CLUSTER})).text()
     assert "  In: the cluster has no outlier detection.\n" in text
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        (HealthFlag.FAILED_ACTIVE_HC, "active health checks fail"),
+        (HealthFlag.FAILED_EDS_HEALTH, "the configuration says that it is unhealthy"),
+        (HealthFlag.EDS_STATUS_DRAINING, "the configuration says that it is draining"),
+    ],
+)
+@pytest.mark.parametrize("detection", [OutlierDetection(), None], ids=["detecting", "not detecting"])
+async def test_what_else_keeps_a_host_out_comes_first(admin, sidecar, flag, reason, detection):
+    (host,) = sidecar.add_cluster(CLUSTER, hosts=1, detection=detection).hosts
+    host.set_flag(flag)
+
+    found = await (await admin.get("/explain", params={"cluster": CLUSTER, "format": "json"})).json()
+    assert found["hosts"][0]["reasons"][0] == f"Out, though not by outlier detection: {reason}."
+
+
+async def test_host_put_out_by_hand_is_not_blamed_on_the_configuration(admin, sidecar, cluster):
+    sidecar.call_later = lambda delay_s, callback: SimpleNamespace(cancel=lambda: None)
+    host = cluster.hosts[0].address
+    await admin.post("/eject", data={"cluster": CLUSTER, "host": host, "reason": "maintenance"})
+
+    found = await (await admin.get("/explain", params={"cluster": CLUSTER, "host": host, "format": "json"})).json()
+    by_hand, verdict, *_ = found["hosts"][0]["reasons"]
+    assert (by_hand.startswith("By hand: eject until "), verdict) == (True, "In: not ejected.")
 
 
 @pytest.mark.parametrize(
