@@ -12,6 +12,10 @@ _GAUGES = frozenset({"downstream_cx_active", "downstream_rq_active"})
 _CLASSES = (1, 2, 3, 4, 5)
 
 
+# Envoy counts it at each listener, under the listener's address; here it is one count for all of them.
+_OF_LISTENERS = ("downstream_cx_overflow",)
+
+
 @attrs.define
 class HttpStats:
     """One sidecar's clients; `responses` counts replies by status class."""
@@ -57,7 +61,9 @@ class HttpStats:
         tags = (("envoy.http_conn_manager_prefix", STAT_PREFIX),)
         for name in _NAMES:
             kind = MetricKind.GAUGE if name in _GAUGES else MetricKind.COUNTER
-            yield Metric(f"http.{STAT_PREFIX}.{name}", getattr(self, name), kind, f"http.{name}", tags)
+            is_envoys = name not in _OF_LISTENERS
+            value = getattr(self, name)
+            yield Metric(f"http.{STAT_PREFIX}.{name}", value, kind, f"http.{name}", tags, is_envoys=is_envoys)
         completed = "downstream_rq_completed"
         yield Metric(
             f"http.{STAT_PREFIX}.{completed}",
