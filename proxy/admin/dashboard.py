@@ -39,6 +39,10 @@ _STATIC = {
 }
 
 
+# One encoder for all hosts: `json.dumps` makes a new one for each call that names separators.
+_compact = json.JSONEncoder(separators=(",", ":")).encode
+
+
 async def handle_page(request: web.Request) -> web.StreamResponse:
     """Answer `/`."""
     return _file("index.html")
@@ -108,10 +112,6 @@ def _cluster(context: AdminContext, cluster: Cluster) -> Iterator[str]:
 def _failures(host: Host) -> int:
     """Return how many attempts went wrong in a way the host is charged for; Envoy counts time-outs apart."""
     return host.rq_error + host.rq_timeout
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 def _host(context: AdminContext, cluster: Cluster, host: Host) -> dict[str, Any]:
