@@ -48,15 +48,11 @@ async def test_a_client_that_does_not_read_stops_the_upstream():
         read_before = sidecar.stat("upstream_cx_rx_bytes_total")
         assert read_before < KERNEL_AND_OURS
 
-        await client.reader.readuntil(b"\r\n\r\n")
         received = 0
         async with asyncio.timeout(WAIT_S):
-            while received < BIG:
+            while received < KERNEL_AND_OURS:  # more than can have waited anywhere
                 received += len(await client.reader.read(MIB))
         assert sidecar.stat("upstream_flow_control_resumed_reading_total") >= 1
-        client.send(GET.replace(b"GET", b"HEAD"))
-        async with asyncio.timeout(WAIT_S):
-            assert (await client.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.slow
