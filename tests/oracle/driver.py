@@ -28,6 +28,7 @@ from tests.oracle.upstream import Answer, Request, Upstream
 
 # Envoy ejects on its main thread: a request that follows a failure at once would still meet the ejected host.
 SETTLE_S = 0.02
+POLL_S = 0.005
 CONCURRENT_SCENARIOS = 16
 UNEJECTION_DEADLINE_S = 60.0
 RATES_POLL_S = 0.2  # rates stay for a whole interval
@@ -99,8 +100,8 @@ class Stage:
         for upstream in self.upstreams:
             await upstream.accept()
 
-    async def set_behaviour(self, host: int, behaviour: str) -> None:
-        """Change how a host answers from now on; opening or closing its port is given time to be noticed."""
+    async def set_behaviour(self, host: int, behaviour: str, settle_s: float) -> None:
+        """Change how a host answers from now on; opening or closing its port is given `settle_s` to be noticed."""
         previous = self.behaviours[host]
         self.behaviours[host] = behaviour
         if (previous == REFUSE) == (behaviour == REFUSE):
@@ -109,7 +110,7 @@ class Stage:
             self.upstreams[host].refuse()
         else:
             await self.upstreams[host].accept()
-        await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(settle_s)
 
     def close(self) -> None:
         """Free the ports."""
@@ -117,18 +118,20 @@ class Stage:
             upstream.close()
 
 
-async def run(stages: Sequence[Stage], subject: Subject) -> list[Transcript]:
+async def run(
+    stages: Sequence[Stage], subject: Subject, *, settle_s: float = SETTLE_S, concurrent: int = CONCURRENT_SCENARIOS
+) -> list[Transcript]:
     """Run all scenarios against one proxy, several at a time, in any order; return their transcripts in order."""
     for stage in stages:
         await stage.reset()
-    limit = asyncio.Semaphore(CONCURRENT_SCENARIOS)
+    limit = asyncio.Semaphore(concurrent)
 
     async def one(stage: Stage) -> tuple[Entry, ...]:
         async with limit:
-            return await _Driver(stage, subject).run()
+            return await _Driver(stage, subject, settle_s).run()
 
     entries = await asyncio.gather(*(one(stage) for stage in stages))
-    await asyncio.sleep(SETTLE_S * 5)
+    await asyncio.sleep(settle_s * 5)
     views = await subject.hosts()
     transcripts = []
     for stage, trace in zip(stages, entries, strict=True):
@@ -147,9 +150,10 @@ async def run(stages: Sequence[Stage], subject: Subject) -> list[Transcript]:
 
 
 class _Driver:
-    def __init__(self, stage: Stage, subject: Subject) -> None:
+    def __init__(self, stage: Stage, subject: Subject, settle_s: float) -> None:
         self._stage = stage
         self._subject = subject
+        self._settle_s = settle_s
         self._scenario = stage.scenario
         self._client = Client(*subject.listen)
         self._tokens = itertools.count()
@@ -183,7 +187,7 @@ class _Driver:
             case Rest(sweeps):
                 await asyncio.sleep((sweeps + 0.5) * self._scenario.interval_ms / 1000)
         rates = await self._await_sweep() if isinstance(step, AwaitSweep) else ()
-        await asyncio.sleep(SETTLE_S)
+        await asyncio.sleep(self._settle_s)
         return Entry(str(step), tuple(answers), tuple(sorted(others)), await self._stats(), rates)
 
     async def _play(self, step: Play, answers: list[str], others: set[str]) -> None:
@@ -192,7 +196,7 @@ class _Driver:
         remaining = list(step.behaviours)
         elsewhere: list[str] = []
         while remaining and len(elsewhere) < self._patience:
-            await self._stage.set_behaviour(step.host, remaining[0])
+            await self._stage.set_behaviour(step.host, remaining[0], self._settle_s)
             host, answer = await self._request(step.host)
             if host == step.host:
                 answers.append(answer)
@@ -201,9 +205,9 @@ class _Driver:
             else:
                 elsewhere.append(f"{_name(host)}: {answer}")
             if not answer.startswith(OK) or "incomplete" in answer:
-                await asyncio.sleep(SETTLE_S)
+                await asyncio.sleep(self._settle_s)
         others.update(elsewhere if remaining else ())
-        await self._stage.set_behaviour(step.host, OK)
+        await self._stage.set_behaviour(step.host, OK, self._settle_s)
 
     async def _round(self) -> set[str]:
         """Let every host that can be chosen answer 200; return who answered what."""
@@ -277,7 +281,7 @@ class _Driver:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(UNEJECTION_DEADLINE_S):
                 while ejected := self._ejected():  # noqa: ASYNC110 (another process decides)
-                    await asyncio.sleep(SETTLE_S / 4)
+                    await asyncio.sleep(POLL_S)
         answers.extend(f"{address} still ejected" for address in sorted(ejected))
 
     def _ejected(self) -> set[str]:
