@@ -91,6 +91,7 @@ class Server:
         self._started_ms = self._time_source.monotonic_ms()
         self.events = EventStream(self._time_source)
         self._health_failed = False
+        self._asks_to_go = False  # since the listeners have been told to drain
         self._deadlines = Deadlines(self._loop)
         self._random = random or SystemRandom()
         self._event_log = LogFile(bootstrap.event_log) if bootstrap.event_log is not None else None
@@ -200,15 +201,19 @@ class Server:
         log.info("server.started", version=version(), **self.ready_line())
 
     async def drain(self) -> None:
-        """Let clients go with their next response, wait at most the drain time for them, then close."""
+        """Let clients go with their next response, wait at most the drain time for them, then close.
+
+        New clients are served meanwhile, as by Istio's outbound listeners: whoever stops beside us has last requests.
+        """
         self.state = ServerState.DRAINING
         log.info("server.draining", drain_time_ms=self.bootstrap.drain_time_ms)
         for listener in self._listeners.values():
-            listener.stop_accepting()
             listener.drain()
-        drained = asyncio.gather(*(listener.wait_empty() for listener in self._listeners.values()))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(drained, self.bootstrap.drain_time_ms / 1000)
+            async with asyncio.timeout(self.bootstrap.drain_time_ms / 1000):
+                while any(listener.connections for listener in self._listeners.values()):
+                    for listener in self._listeners.values():
+                        await listener.wait_empty()
         await self.close()
         log.info("server.stopped")
 
@@ -338,19 +343,34 @@ class Server:
         return ServerState.DRAINING if self._health_failed and self.state is ServerState.LIVE else self.state
 
     def _listener_statuses(self) -> list[ListenerStatus]:
-        return [ListenerStatus(name, listener.address) for name, listener in self._listeners.items()]
+        listeners = self._listeners.items()
+        return [ListenerStatus(name, listener.address) for name, listener in listeners if listener.accepting]
 
     def _certificates(self) -> list[LoadedTls]:
         sockets = [self._listener_tls, *(cluster.tls for cluster in self.cluster_manager.clusters.values())]
         return [socket.loaded for socket in sockets if socket is not None and socket.loaded is not None]
 
-    def _drain_listeners(self) -> None:
+    def _drain_listeners(self, graceful: bool) -> None:
+        """Stop accepting: at once, or after a drain time in which clients are asked to go; nobody is cut off."""
+        if graceful:
+            self._asks_to_go = True
+            self._ask_clients_to_go()
+            self._loop.call_later(self.bootstrap.drain_time_ms / 1000, self._stop_accepting)
+        else:
+            self._stop_accepting()
+
+    def _stop_accepting(self) -> None:
         for listener in self._listeners.values():
             listener.stop_accepting()
-            listener.drain()
 
     def _fail_health(self, failed: bool) -> None:
         self._health_failed = failed
+        self._ask_clients_to_go()
+
+    def _ask_clients_to_go(self) -> None:
+        """Let responses say whether they are the last on their connection."""
+        for listener in self._listeners.values():
+            listener.draining = self._health_failed or self._asks_to_go or self.state is ServerState.DRAINING
 
     def _reset_counters(self) -> None:
         self.http_stats.reset_counters()

@@ -91,7 +91,13 @@ ENDPOINTS = (
         (("cluster", "Name of the cluster"),),
     ),
     Endpoint("/dashboard/state", dashboard.handle_state, "print what the dashboard shows, as JSON"),
-    Endpoint("/drain_listeners", server_pages.handle_drain_listeners, "stop accepting connections", changes_state=True),
+    Endpoint(
+        "/drain_listeners",
+        server_pages.handle_drain_listeners,
+        "stop accepting connections",
+        (("graceful", "Let responses end their connections first, for the drain time"),),
+        changes_state=True,
+    ),
     Endpoint(
         "/eject",
         override_pages.handle_eject,

@@ -137,8 +137,8 @@ class AdminContext:
         time_source: For uptime; `started_ms` is the monotonic time of the start.
         version: The version of the distribution.
         quit: End the sidecar, as SIGTERM does.
-        drain_listeners: Stop accepting; what is under way may finish.
-        fail_health: Report DRAINING on `/ready` (True) or the true state again (False).
+        drain_listeners: Stop accepting, at once (False) or after the drain time (True); connections go on.
+        fail_health: Report DRAINING on `/ready` and let responses end their connections (True), or no more (False).
         reset_counters: Set every counter to 0.
         reopen_logs: Reopen access log and event log, which somebody may have renamed.
         events: What happens, for `/events`.
@@ -159,7 +159,7 @@ class AdminContext:
     started_ms: int
     version: str
     quit: Callable[[], None]
-    drain_listeners: Callable[[], None]
+    drain_listeners: Callable[[bool], None]
     fail_health: Callable[[bool], None]
     reset_counters: Callable[[], None]
     reopen_logs: Callable[[], None]

@@ -181,13 +181,13 @@ async def handle_quit(context: AdminContext, request: web.Request) -> web.Stream
 
 
 async def handle_drain_listeners(context: AdminContext, request: web.Request) -> web.StreamResponse:
-    """Stop accepting connections; requests under way finish."""
-    context.drain_listeners()
+    """Stop accepting connections; with `?graceful`, ask clients to go first, for the drain time."""
+    context.drain_listeners("graceful" in request.query)
     return text("OK\n")
 
 
 async def handle_healthcheck_fail(context: AdminContext, request: web.Request) -> web.StreamResponse:
-    """Show DRAINING on `/ready`, so that whoever probes it sends no more traffic."""
+    """Show DRAINING on `/ready`, so that whoever probes it sends no more traffic, and let clients go."""
     context.fail_health(True)
     return text("OK\n")
 

@@ -90,6 +90,11 @@ class Listener:
         """How many clients are connected."""
         return len(self._connections)
 
+    @property
+    def accepting(self) -> bool:
+        """Whether new clients are taken."""
+        return self._server is not None
+
     def virtual_host(self, authority: bytes) -> ReadyVirtualHost | None:
         """Return the virtual host for a request, None when there is none."""
         if self._service is None:

@@ -176,7 +176,8 @@ class TestDrain:
             assert await client.read_to_end() == b""
             client.abort()
 
-    async def test_nobody_new_is_accepted(self, tmp_path):
+    async def test_new_client_is_served_meanwhile(self, tmp_path):
+        """Its application may be stopping as well, and have last requests; the response says that it is the last."""
         async with GatedUpstream() as upstream, running(tmp_path, upstream) as server:
             client = await connect(server)
             client.send(request())
@@ -184,12 +185,18 @@ class TestDrain:
             draining = asyncio.ensure_future(server.drain())
             await until(lambda: server.state is ServerState.DRAINING)
 
+            newcomer = await connect(server)
+            newcomer.send(request())
+            await until(lambda: len(upstream.paths) == 2)
+            upstream.release()
+            responses = [await client.response(), await newcomer.response()]
+            await asyncio.wait_for(draining, WAIT_S)
+
+            assert [response.header("connection") for response in responses] == ["close", "close"]
             with pytest.raises(ConnectionRefusedError):
                 await connect(server)
-            upstream.release()
-            await client.response()
-            await asyncio.wait_for(draining, WAIT_S)
             client.abort()
+            newcomer.abort()
 
     async def test_idle_clients_are_not_waited_for(self, tmp_path):
         async with FaultyUpstream() as upstream, running(tmp_path, upstream) as server:

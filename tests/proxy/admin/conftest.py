@@ -116,7 +116,7 @@ class FakeSidecar:
             started_ms=0,
             version="1.2.3",
             quit=lambda: self.done.append("quit"),
-            drain_listeners=lambda: self.done.append("drain_listeners"),
+            drain_listeners=lambda graceful: self.done.append(f"drain_listeners {graceful}"),
             fail_health=lambda fail: self.done.append(f"fail_health {fail}"),
             reset_counters=lambda: self.done.append("reset_counters"),
             reopen_logs=lambda: self.done.append("reopen_logs"),

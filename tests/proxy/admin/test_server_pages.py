@@ -84,7 +84,8 @@ async def test_runtime_modify_without_keys_explains_itself(admin):
     ("path", "action"),
     [
         ("/quitquitquit", "quit"),
-        ("/drain_listeners", "drain_listeners"),
+        ("/drain_listeners", "drain_listeners False"),
+        ("/drain_listeners?graceful", "drain_listeners True"),
         ("/healthcheck/fail", "fail_health True"),
         ("/healthcheck/ok", "fail_health False"),
         ("/reset_counters", "reset_counters"),
