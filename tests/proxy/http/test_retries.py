@@ -132,6 +132,31 @@ async def test_requests_of_a_pipeline_wait_for_the_retries_before_them():
         assert [(await client.response()).body for _ in range(3)] == [b"first", b"rest", b"rest"]
 
 
+async def test_a_refusal_in_the_middle_of_the_body_is_tried_again_with_the_whole():
+    async with FaultyUpstream() as upstream, Sidecar(upstream, route=retrying()) as sidecar:
+        upstream.for_next(1, status=503, early=True)
+        client = await sidecar.client()
+        client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc")
+        await arrived(upstream, 2)
+        client.send(b"def")
+
+        assert (await client.response("POST")).status == 200
+        assert bytes(upstream.requests[-1].body) == b"abcdef"
+
+
+@pytest.mark.parametrize("first", [Reply(status=503), Reply(fault="close")], ids=["503", "closed"])
+async def test_an_upgrade_is_tried_again_too(first):
+    switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello"
+    async with FaultyUpstream() as upstream, Sidecar(upstream, route=retrying()) as sidecar:
+        upstream.sequence([first, Reply(garbage=switch, end="hang")])
+        client = await sidecar.client()
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly")
+
+        assert (await client.response()).status == 101
+        assert await client.reader.readexactly(5) == b"hello"
+        assert [request.header("upgrade") for request in upstream.requests][:2] == ["websocket"] * 2
+
+
 class TestPerTryTimeout:
     async def test_each_try_has_its_own_time(self):
         clock = ManualClock()
