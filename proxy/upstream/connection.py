@@ -13,6 +13,7 @@ from proxy.codec.http1_encode import encode_chunk, encode_last_chunk, encode_req
 from proxy.codec.http1_parser import End
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead, ResponseParser
+from proxy.codec.joined_headers import JOINED_RESPONSE_HEADERS
 from proxy.upstream.stream import ResetReason, ResponseDecoder
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ _RESPONSE_MARKS = FRAMING_HEADERS | {
     b"x-envoy-immediate-health-check-fail": IMMEDIATE_HEALTH_CHECK_FAIL,
 }
 del _RESPONSE_MARKS[b"host"], _RESPONSE_MARKS[b"te"], _RESPONSE_MARKS[b"expect"]
-RESPONSE_HEADERS = HeaderTable(_RESPONSE_MARKS)
+RESPONSE_HEADERS = HeaderTable(_RESPONSE_MARKS, JOINED_RESPONSE_HEADERS)
+
+MAX_HEAD_BYTES = 80 * 1024  # Envoy's max_response_headers_kb
 
 # Above this much unsent data the sender of a body is paused.
 WRITE_HIGH_WATER_BYTES = 256 * 1024
@@ -67,7 +70,7 @@ class UpstreamConnection(asyncio.Protocol):
     def __init__(self, pool: "ConnectionPool", attempt: "ConnectAttempt") -> None:
         self._pool = pool
         self._attempt = attempt
-        self._parser = ResponseParser(RESPONSE_HEADERS)
+        self._parser = ResponseParser(RESPONSE_HEADERS, max_head_bytes=MAX_HEAD_BYTES)
         self._decoder: ResponseDecoder | None = None
         self._out: list[bytes] = []  # encoded, not yet written: one write for all that one read of the client brings
         self._chunked = False
