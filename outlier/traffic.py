@@ -254,7 +254,7 @@ class Availability:
     panic: bool
 
 
-def availability(hosts: Sequence[HostMonitor], panic_threshold: int) -> Availability:
+def availability(hosts: Sequence[HostMonitor], panic_threshold: float) -> Availability:
     """Return the lists of a single priority and how its load is split (`recalculatePerPriorityState`).
 
     In panic both lists are all hosts.

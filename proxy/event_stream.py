@@ -54,7 +54,11 @@ class EventStream:
             listener(event)
         return event
 
-    def publish_ejection(self, event: EjectionEvent) -> None:
+    def publish_shadow(self, event: EjectionEvent) -> None:
+        """Publish what a detector on trial would have decided; the kinds begin with `shadow_`."""
+        self.publish_ejection(event, prefix="shadow_")
+
+    def publish_ejection(self, event: EjectionEvent, *, prefix: str = "") -> None:
         """Publish what a detector decided: `ejection`, `unejection`, or `detection` when it was not enforced."""
         if event.detection is not None:
             kind = "ejection" if event.enforced else "detection"
@@ -64,7 +68,7 @@ class EventStream:
             assert event.unejection is not None
             kind, reason, lasts_ms = "unejection", describe_unejection(event.unejection), None
         self.publish(
-            kind,
+            prefix + kind,
             cluster_name=event.cluster_name,
             upstream_url=event.upstream_url,
             type=event.type.value,

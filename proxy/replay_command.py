@@ -120,27 +120,31 @@ def _tell_json(moment: ReplayMoment) -> None:
 
 
 def _summarize_json(log: _SeenLog, replay: Replay) -> None:
+    clusters = {}
+    for name, hosts in log.hosts.items():
+        counts, changed = replay.outcome(name)
+        clusters[name] = {"hosts": len(hosts), **attrs.asdict(counts), "outlier_detection": changed is not None}
+        if changed is not None:
+            clusters[name] |= attrs.asdict(changed)
     summary = {
         "lines": log.reader.lines,
         "unreadable": log.reader.unreadable,
         "unrouted": log.reader.unrouted,
-        "clusters": {
-            name: {"hosts": len(log.hosts[name]), "outlier_detection": name in replay.detected, **attrs.asdict(counts)}
-            for name, counts in replay.counts.items()
-        },
+        "clusters": clusters,
     }
     sys.stdout.write(json.dumps({"summary": summary}, ensure_ascii=False) + "\n")
 
 
 def _summarize_text(log: _SeenLog, replay: Replay) -> None:
-    for name, counts in replay.counts.items():
-        sys.stdout.write(f"{name}: {len(log.hosts[name])} hosts, {counts.requests} requests, {counts.failed} failed\n")
-        if name in replay.detected:
-            sys.stdout.write(
-                f"  {counts.ejections} ejections, at most {counts.most_ejected} at a time; saved {counts.saved} failed "
-                f"requests, diverted {counts.diverted} good ones, lost {counts.lost}\n"
-            )
-        else:
+    for name, hosts in log.hosts.items():
+        counts, changed = replay.outcome(name)
+        sys.stdout.write(f"{name}: {len(hosts)} hosts, {counts.requests} requests, {counts.failed} failed\n")
+        if changed is None:
             sys.stdout.write("  no outlier detection under these rules\n")
+        else:
+            sys.stdout.write(
+                f"  {changed.ejections} ejections, at most {changed.most_ejected} at a time; saved {changed.saved} "
+                f"failed requests, diverted {changed.diverted} good ones, lost {changed.lost}\n"
+            )
     reader = log.reader
     sys.stdout.write(f"{reader.lines} lines, {reader.unrouted} without a cluster, {reader.unreadable} unreadable\n")

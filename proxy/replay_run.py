@@ -1,20 +1,14 @@
-"""What detectors under new rules would have done with the traffic of a log, and what that would have changed.
+"""What detectors under new rules would have done with the traffic of a log.
 
-A request to a host that is ejected here would have gone elsewhere, so its result is not reported: an ejected host is
-silent, as it would have been. What would have become of the request elsewhere is not known; it is counted by how it
-ended here:
-
-saved: it failed; diverted: it succeeded, and another host would have had to carry it; lost: it succeeded, and no host
-would have been left. In panic ejected hosts get requests all the same.
+One detector on trial a cluster (`proxy.cluster.shadow_detector` says what it counts), in the time that the log tells.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
 from outlier import (
     Detection,
-    Detector,
     EjectionEvent,
     EnvoyRelease,
     HostMonitor,
@@ -24,7 +18,7 @@ from outlier import (
     describe_detection,
     describe_unejection,
 )
-from outlier.traffic import Availability, availability
+from proxy.cluster.shadow_detector import ShadowCounts, ShadowDetector
 from proxy.replay_log import LoggedRequest
 from proxy.replay_rules import ReplayedCluster
 
@@ -40,27 +34,12 @@ class ReplayMoment:
     reason: str
 
 
-@attrs.define(kw_only=True)
-class ReplayCounts:
-    """What the rules would have changed for a cluster; requests.
-
-    Attributes:
-        requests: In the log.
-        failed: Of these, with an error that is not the client's.
-        saved: Failed on a host that would have been ejected.
-        diverted: Succeeded on a host that would have been ejected.
-        lost: Succeeded, while no host would have been left.
-        ejections: Enforced ones.
-        most_ejected: Hosts out at the same moment, at most.
-    """
+@attrs.define
+class RequestCounts:
+    """Requests in the log, and those of them with an error that is not the client's."""
 
     requests: int = 0
     failed: int = 0
-    saved: int = 0
-    diverted: int = 0
-    lost: int = 0
-    ejections: int = 0
-    most_ejected: int = 0
 
 
 class Replay:
@@ -87,18 +66,18 @@ class Replay:
     ) -> None:
         self._time = SimulatedTime(start_ms)
         self._now_ms = start_ms
-        self.counts: dict[str, ReplayCounts] = {name: ReplayCounts() for name in hosts}
+        self._counts: dict[str, RequestCounts] = {name: RequestCounts() for name in hosts}
         self._running = {
-            name: _RunningCluster(name, cluster, hosts[name], self._time, self.counts[name], tell, release, seed)
+            name: _RunningCluster(name, cluster, hosts[name], self._time, tell, release, seed)
             for name, cluster in clusters.items()
             if cluster.detection is not None
         }
         self._find_due()
 
-    @property
-    def detected(self) -> Sequence[str]:
-        """The clusters that have outlier detection under the rules."""
-        return list(self._running)
+    def outcome(self, name: str) -> tuple[RequestCounts, ShadowCounts | None]:
+        """Return the requests of a cluster, and what the rules would have changed; None without detection."""
+        cluster = self._running.get(name)
+        return self._counts[name], None if cluster is None else cluster.trial.counts
 
     def request(self, request: LoggedRequest) -> None:
         """Take the next line of the log; a line that is older than the one before counts as of the same moment."""
@@ -107,7 +86,7 @@ class Replay:
                 self._sweep(request.end_ms)
             self._now_ms = request.end_ms
             self._time.set_ms(request.end_ms)
-        counts = self.counts[request.cluster]
+        counts = self._counts[request.cluster]
         counts.requests += 1
         failed = request.failed
         if failed:
@@ -131,7 +110,7 @@ class Replay:
 
 
 class _RunningCluster:
-    """One cluster: its detector, and whom its balancer could choose."""
+    """One cluster: its detector on trial, and its hosts."""
 
     def __init__(
         self,
@@ -139,55 +118,36 @@ class _RunningCluster:
         cluster: ReplayedCluster,
         hosts: Iterable[str],
         time: SimulatedTime,
-        counts: ReplayCounts,
         tell: Callable[[ReplayMoment], None],
         release: EnvoyRelease,
         seed: int,
     ) -> None:
         assert cluster.detection is not None
         self._name = name
-        self._cluster = cluster
+        self._error_codes = cluster.error_codes
         self._time = time
-        self._counts = counts
         self._tell = tell
-        self.detector = Detector(
+        self.trial = ShadowDetector(
             cluster.detection,
+            cluster.panic_threshold,
             cluster_name=name,
             time_source=time,
             random=SeededRandom(seed),
             release=release,
-            on_change=self._on_change,
             on_event=self._on_event,
             on_detection=self._on_detection,
         )
+        self.detector = self.trial.detector
         self._monitors = {host: self.detector.add_host(host) for host in dict.fromkeys([*cluster.hosts, *hosts])}
-        self._available = self._availability()
+        self.trial.refresh()
 
     def request(self, request: LoggedRequest, *, failed: bool) -> None:
         assert request.host is not None
         monitor = self._monitors[request.host]
-        if monitor.ejected and self._would_miss(monitor, request.start_ms):
-            if failed:
-                self._counts.saved += 1
-            elif self._available.healthy or self._available.degraded:
-                self._counts.diverted += 1
-            else:
-                self._counts.lost += 1
-            return
-        request.report(monitor, self._cluster.error_codes)
-
-    def _would_miss(self, monitor: HostMonitor, start_ms: int) -> bool:
-        """Whether the balancer would not have chosen this ejected host; it may have chosen it before the ejection."""
-        assert monitor.last_ejection_ms is not None
-        return monitor.last_ejection_ms <= start_ms and not self._available.panic
-
-    def _availability(self) -> Availability:
-        return availability(self.detector.hosts, int(self._cluster.panic_threshold))
-
-    def _on_change(self, _monitor: HostMonitor) -> None:
-        self._available = self._availability()
-        ejected = sum(monitor.ejected for monitor in self.detector.hosts)
-        self._counts.most_ejected = max(self._counts.most_ejected, ejected)
+        if monitor.ejected and self.trial.misses(monitor, request.start_ms):
+            self.trial.count_miss(failed=failed)
+        else:
+            request.report(monitor, self._error_codes)
 
     def _on_detection(self, monitor: HostMonitor, detection: Detection) -> None:
         if detection.outcome is Outcome.OVERFLOW:  # the one outcome without an event
@@ -195,11 +155,8 @@ class _RunningCluster:
 
     def _on_event(self, event: EjectionEvent) -> None:
         if event.detection is not None:
-            if event.enforced:
-                self._counts.ejections += 1
-            self._say(
-                event.monitor, "ejected" if event.enforced else "not ejected", describe_detection(event.detection)
-            )
+            what = "ejected" if event.enforced else "not ejected"
+            self._say(event.monitor, what, describe_detection(event.detection))
         elif event.unejection is not None:
             self._say(event.monitor, "unejected", describe_unejection(event.unejection))
 

@@ -109,6 +109,7 @@ class Server:
                 on_event=self._on_outlier_event,
                 health_checks=HealthCheckRules(bootstrap.health_checks),
                 health_check_events=self._health_check_events,
+                on_shadow_event=self.events.publish_shadow,
                 drive_sweeps=drive_sweeps,
             ),
             self.stats_store,

@@ -27,6 +27,7 @@ from outlier.reporting import report_response
 from proxy.cluster.health_check_events import HealthCheckEvents
 from proxy.cluster.outlier_driver import OutlierDriver, SweepDriver
 from proxy.cluster.response_report import report_in_full
+from proxy.cluster.shadow import Shadow, follow_shadow
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.cluster_config import ClusterConfig, ClusterType, Endpoint, TlsMode
@@ -64,6 +65,7 @@ class Environment:
     on_event: Callable[[EjectionEvent], None]
     health_checks: HealthCheckRules = attrs.field(factory=HealthCheckRules)
     health_check_events: HealthCheckEvents = attrs.field(factory=HealthCheckEvents)
+    on_shadow_event: Callable[[EjectionEvent], None] = lambda _event: None
     drive_sweeps: Callable[[Detector, asyncio.AbstractEventLoop], SweepDriver] = OutlierDriver
 
 
@@ -89,6 +91,7 @@ class Cluster:
         self.health_checker = self._create_health_checker(config)
         self._update_hosts(config.endpoints)
         self._update_detector(config.outlier_detection)
+        self.shadow: Shadow | None = follow_shadow(None, self, environment)
         self.load_balancer: LoadBalancer = self._create_load_balancer()
 
     def __repr__(self) -> str:
@@ -115,6 +118,7 @@ class Cluster:
             self._update_hosts(())
         if afresh or config.endpoints != old.endpoints or config.type is not old.type:
             self._update_hosts(config.endpoints)
+        self.shadow = follow_shadow(self.shadow, self, self._environment)
         for host in self.hosts:
             if host.pool is not None:
                 host.pool.config = config
@@ -185,6 +189,8 @@ class Cluster:
         if self.health_checker is not None:
             self.health_checker.close()
         self._stop_detector()
+        if self.shadow is not None:
+            self.shadow.close()
         if self._cleanup is not None:
             self._cleanup.cancel()
 

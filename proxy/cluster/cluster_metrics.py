@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import attrs
+
 from proxy.stats import Histogram, Metric, MetricKind
 
 if TYPE_CHECKING:
@@ -45,6 +47,13 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
     if cluster.health_checker is not None:
         for name, value, is_gauge in cluster.health_checker.stats.items():
             yield metric(f"health_check.{name}", value, _GAUGE if is_gauge else _COUNTER)
+    if cluster.shadow is not None:
+        trial = cluster.shadow.trial
+        for name, value, is_gauge in trial.detector.stats.items():
+            yield metric(f"outlier_detection_shadow.{name}", value, _GAUGE if is_gauge else _COUNTER)
+        for name, value in attrs.asdict(trial.counts).items():
+            kind = _GAUGE if name == "most_ejected" else _COUNTER
+            yield metric(f"outlier_detection_shadow.{name}", value, kind)
     yield metric("upstream_cx_connect_ms", stats.connect_time_ms, _HISTOGRAM)
     yield metric("upstream_rq_time", stats.request_time_ms, _HISTOGRAM)
 

@@ -209,6 +209,18 @@ class Tunnel:
 
 
 @attrs.frozen(kw_only=True)
+class ShadowSettings:
+    """Outlier detection that a cluster tries out; it ejects nobody.
+
+    `panic_threshold` is in percent; `error_codes` replaces "a 5xx is an error" as in `ClusterConfig`.
+    """
+
+    detection: OutlierDetection
+    panic_threshold: float
+    error_codes: tuple[int, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
 class ClusterConfig:
     """One upstream cluster, ready to run.
 
@@ -230,6 +242,7 @@ class ClusterConfig:
     endpoints: tuple[Endpoint, ...] = ()
     connect_timeout_ms: int = 10_000
     outlier_detection: OutlierDetection | None = None
+    shadow: ShadowSettings | None = None
     load_balancer: LoadBalancerConfig = LoadBalancerConfig()
     circuit_breakers: CircuitBreakers = CircuitBreakers()
     idle_timeout_ms: int = 3_600_000

@@ -17,6 +17,7 @@ from proxy.config.releases import CURRENT, IstioRelease
 from proxy.config.rule_index import MergedRule, MergedSubset
 from proxy.config.service_entry import ServicePort
 from proxy.config.service_index import Service
+from proxy.config.shadow import shadow_settings
 from proxy.config.traffic_policy import EffectivePolicy, effective_policy
 
 
@@ -119,6 +120,7 @@ def build_cluster(
         type=plan.sent.type,
         endpoints=placed.endpoints,
         outlier_detection=plan.sent.outlier.detection(),
+        shadow=shadow_settings(plan.rule.resources, context.release) if plan.rule is not None else None,
         load_balancer=load_balancer,
         circuit_breakers=plan.sent.circuit_breaker_limits(),
         dns_refresh_ms=to_ms(context.mesh.dns_refresh_ns),

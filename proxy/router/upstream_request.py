@@ -74,6 +74,8 @@ class UpstreamRequest:
             if not responding:
                 self.host.rq_timeout += 1
             report_timeout(self.host.monitor, responding=responding)
+            if self.host.shadow is not None:
+                self.host.shadow.timed_out(self.host, responding=responding)
         self.cancel()
 
     # PoolClient
@@ -83,6 +85,8 @@ class UpstreamRequest:
         self._waiting = False
         self.encoder = encoder
         report_connected(self.host.monitor)
+        if self.host.shadow is not None:
+            self.host.shadow.connected(self.host)
         self._exchange.on_upstream_ready(encoder)
 
     def on_pool_failure(self, reason: ResetReason, detail: str) -> None:
@@ -90,6 +94,8 @@ class UpstreamRequest:
         self._waiting = False
         if reason is ResetReason.OVERFLOW:
             report_overflow(self.host.monitor)
+            if self.host.shadow is not None:
+                self.host.shadow.overflowed(self.host)
         else:
             self._charge_reset()
         self._exchange.on_upstream_reset(reason, detail)
@@ -109,6 +115,8 @@ class UpstreamRequest:
         else:
             host.rq_error += 1
         self._cluster.report_response(host, self._exchange.head, head)
+        if host.shadow is not None:
+            host.shadow.responded(host, self._exchange.head, head)
         if head.end_stream:
             self.encoder = None
         self._exchange.on_upstream_headers(head)
@@ -152,3 +160,5 @@ class UpstreamRequest:
     def _charge_reset(self) -> None:
         self.host.rq_error += 1
         report_reset(self.host.monitor)
+        if self.host.shadow is not None:
+            self.host.shadow.reset(self.host)

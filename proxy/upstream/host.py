@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from outlier import NULL_MONITOR, HostMonitor
 from proxy.config.cluster_config import Endpoint, HealthStatus, Locality
+from proxy.upstream.host_shadow import HostShadow
 
 if TYPE_CHECKING:
     from proxy.upstream.connection_pool import ConnectionPool
@@ -76,6 +77,7 @@ class Host:
         "rq_success",
         "rq_timeout",
         "rq_total",
+        "shadow",
         "weight",
     )
 
@@ -84,6 +86,7 @@ class Host:
         self.health_flags = 0
         self.update(endpoint)
         self.monitor: HostMonitor = NULL_MONITOR
+        self.shadow: HostShadow | None = None
         self.pool: ConnectionPool | NamedPools | None = None
         self.cx_active = 0
         self.cx_connect_fail = 0

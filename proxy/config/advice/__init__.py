@@ -11,6 +11,7 @@ from proxy.config.advice.policy_advice import policy_advice
 from proxy.config.advice.route_advice import route_advice
 from proxy.config.advice.rule_advice import rule_advice
 from proxy.config.advice.service_advice import service_advice
+from proxy.config.advice.shadow_advice import shadow_advice
 from proxy.config.advice.tls_advice import tls_advice
 from proxy.config.issue import Issue
 from proxy.config.static_config import StaticConfig
@@ -23,6 +24,7 @@ def advise(config: StaticConfig, envoy_release: EnvoyRelease = EnvoyRelease.V1_4
         yield from policy_advice(config, resource)
         yield from tls_advice(config, resource)
         yield from service_advice(config, resource)
+        yield from shadow_advice(config, resource)
         yield from route_advice(config, resource)
     yield from rule_advice(config)
     yield from cluster_outlier_advice(config, envoy_release)
