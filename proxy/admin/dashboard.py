@@ -14,11 +14,12 @@ import attrs
 from aiohttp import web
 
 from outlier.runtime import PREFIX, RUNTIME_FIELDS
-from proxy.admin.context import AdminContext
+from proxy.admin.context import AdminContext, SourceStatus
 from proxy.admin.streaming import JSON, Turns, stream, text
 from proxy.admin.watch import WATCH, Finding
 from proxy.cluster.cluster import Cluster
 from proxy.config.explain import ExplainedCluster, OriginKind, Setting, explain
+from proxy.config.issue import Severity
 from proxy.config.static_config import StaticConfig
 from proxy.upstream.host import HealthFlag, Host
 
@@ -70,6 +71,7 @@ async def handle_state(context: AdminContext, request: web.Request) -> web.Strea
 
 def _state(context: AdminContext, warnings: Iterable[Finding]) -> Iterator[str]:
     status = context.config_status()
+    sources = status.sources if status is not None else ()
     head = {
         "server_state": context.state().value,
         "version": context.version,
@@ -77,7 +79,10 @@ def _state(context: AdminContext, warnings: Iterable[Finding]) -> Iterator[str]:
         "system_ms": context.time_source.system_ms(),
         "monotonic_ms": context.time_source.monotonic_ms(),
         "config_version": context.snapshot().version,
-        "config_stale": status is not None and any(source.stale_since_ms is not None for source in status.sources),
+        "config_refused": any(_is_refused(source) for source in sources),
+        "config_unreachable": [
+            source.name for source in sources if source.connection and not source.connection.connected
+        ],
         "warnings": [
             {"cluster_name": found.cluster_name, "type": found.concern.value, "message": found.message}
             for found in warnings
@@ -107,6 +112,10 @@ def _cluster(context: AdminContext, cluster: Cluster) -> Iterator[str]:
         yield separator + _compact(_host(context, cluster, host))
         separator = ","
     yield "]}"
+
+
+def _is_refused(source: SourceStatus) -> bool:
+    return source.stale_since_ms is not None and any(issue.severity is Severity.ERROR for issue in source.issues)
 
 
 def _failures(host: Host) -> int:

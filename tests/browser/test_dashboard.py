@@ -95,6 +95,7 @@ async def test_everything_is_reached_by_keys(open_page, make_scene):
     await page.locator(".card h2 a").focus()
     await page.keyboard.press("Enter")
     await expect(page.locator("main h1")).to_contain_text("shop.default")
+    assert await page.evaluate("[scrollY, document.activeElement.id]") == [0, "main"]
 
     button = page.get_by_role("button", name=f"Eject {scene.hosts['shop'][0].address}")
     await button.press("Enter")

@@ -60,7 +60,8 @@ const NOTICES = [
 /** What stands above every page: one line for each kind of trouble. A silent cluster is not urgent enough for that. */
 function notes(state) {
   const found = [];
-  if (state.config_stale) found.push({ key: "stale", href: "#/config", text: "Part of the configuration was refused; an older version of it is in force." });
+  if (state.config_unreachable.length) found.push({ key: "unreachable", href: "#/config", text: `No connection to ${state.config_unreachable.join(", ")}; the configuration may be out of date.` });
+  if (state.config_refused) found.push({ key: "refused", href: "#/config", text: "Part of the configuration was refused; an older version of it is in force." });
   for (const [type, words] of NOTICES) {
     const names = state.warnings.filter((warning) => warning.type === type).map((warning) => warning.cluster_name);
     if (names.length) {
@@ -105,7 +106,8 @@ store.addEventListener("event", ({ detail: { event, replayed } }) => {
 });
 window.addEventListener("hashchange", () => {
   route();
-  main.focus();
+  main.focus({ preventScroll: true }); // it would put the heading under the bar at the top
+  scrollTo(0, 0);
 });
 route();
 store.start();

@@ -38,8 +38,8 @@ function source(found) {
   return h(
     "section",
     { class: "card wide" },
-    h("h2", {}, found.name, found.stale_since ? h("span", { class: "badge bad" }, "older version in force") : h("span", { class: "badge" }, "up to date")),
-    h("p", { class: "detail" }, `last delivery ${local(found.last_update)}${found.stale_since ? `; refused since ${local(found.stale_since)}` : ""}`),
+    h("h2", {}, found.name, found.stale_since ? h("span", { class: "badge bad" }, found.rejected.length ? "older version in force" : "may be out of date") : h("span", { class: "badge" }, "up to date")),
+    h("p", { class: "detail" }, `last delivery ${local(found.last_update)}${found.stale_since && found.rejected.length ? `; refused since ${local(found.stale_since)}` : ""}`),
     found.connection ? connection(found.connection) : null,
     counts.length
       ? h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Resources of ${found.name}` }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Collection"), h("th", { scope: "col" }, "In force"))), h("tbody", {}, counts.map(([name, number]) => h("tr", {}, h("th", { scope: "row", title: name }, name.slice(name.lastIndexOf("/") + 1)), h("td", {}, String(number)))))))
