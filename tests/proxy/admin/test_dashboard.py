@@ -1,9 +1,12 @@
 """The dashboard's files and the state behind it; `tests/browser` drives the page itself."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from outlier import OutlierDetection
 from proxy.admin.dashboard import host_state
+from proxy.config.issue import Severity
 from proxy.config.service_clusters import ConversionContext
 from proxy.config.static_config import static_config
 from proxy.demo_script import rules
@@ -59,6 +62,29 @@ async def test_state_has_a_line_per_host(sidecar, admin, cluster):
     ]
     assert shown["hosts"][1]["back_in_ms"] == 30_000
     assert "back_in_ms" not in shown["hosts"][0]
+
+
+def source(*, stale_since_ms=None, severities=(), connected=None):
+    connection = None if connected is None else SimpleNamespace(connected=connected)
+    issues = [SimpleNamespace(severity=severity) for severity in severities]
+    return SimpleNamespace(name="s", stale_since_ms=stale_since_ms, issues=issues, connection=connection)
+
+
+@pytest.mark.parametrize(
+    ("of", "refused", "unreachable"),
+    [
+        (source(), False, []),
+        (source(stale_since_ms=5, severities=[Severity.ERROR]), True, []),
+        (source(severities=[Severity.WARNING], connected=True), False, []),
+        (source(stale_since_ms=5, connected=False), False, ["s"]),
+    ],
+    ids=["good file", "refused", "surprising", "lost server"],
+)
+async def test_state_tells_a_refused_configuration_from_a_lost_server(sidecar, admin, of, refused, unreachable):
+    sidecar.config_status = SimpleNamespace(version="1", sources=[of])
+
+    state = await (await admin.get("/dashboard/state")).json()
+    assert (state["config_refused"], state["config_unreachable"]) == (refused, unreachable)
 
 
 @pytest.mark.parametrize(
