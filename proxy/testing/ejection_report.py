@@ -6,7 +6,14 @@ from typing import Protocol
 from proxy.event_stream import StreamEvent
 
 EJECTION_KINDS = frozenset({"ejection", "unejection", "detection"})
-_VERBS = {"ejection": "ejected", "unejection": "unejected", "detection": "not ejected"}
+_VERBS = {
+    "ejection": "ejected",
+    "unejection": "unejected",
+    "detection": "not ejected",
+    "shadow_ejection": "would be ejected",
+    "shadow_unejection": "would be unejected",
+    "shadow_detection": "would not be ejected",
+}
 
 
 class Addressed(Protocol):
@@ -64,7 +71,7 @@ def names(endpoints: Sequence[Endpoint]) -> str:
 
 
 def timeline_text(events: Sequence[StreamEvent], start_ms: int) -> str:
-    """Return ejections, returns and detections without ejection, a line each.
+    """Return ejections, returns and detections without ejection, those of a shadow rule too, a line each.
 
     Args:
         events: In order; those of other kinds are left out.
@@ -72,7 +79,7 @@ def timeline_text(events: Sequence[StreamEvent], start_ms: int) -> str:
     """
     lines = ["ejection timeline:"]
     for event in events:
-        if event.kind in EJECTION_KINDS:
+        if event.kind in _VERBS:
             at_s = (event.system_ms - start_ms) / 1000
             data = event.data
             lines.append(f"{at_s:10.3f} s  {data['upstream_url']}  {_VERBS[event.kind]}  {data['reason']}")

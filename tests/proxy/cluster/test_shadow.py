@@ -133,6 +133,7 @@ def test_live_and_shadow_are_told_apart_in_the_events():
         get(sidecar, 6)
 
         assert [event.kind for event in sidecar.events] == ["ejection"]
+        assert [line.split("  ")[-2] for line in sidecar.timeline().splitlines()[1:]] == ["would be ejected", "ejected"]
         assert sidecar.ejected() == [bad]
         assert stats(sidecar)["ejections_enforced_total"] == 1
 
