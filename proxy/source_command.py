@@ -15,12 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+
 from outlier import ConfigError
+from proxy.admin.prometheus import prometheus_text
 from proxy.config.address import Address
 from proxy.config.feed_mode import FeedMode
 from proxy.config.node import NodeConfig
 from proxy.config.resource import Contents
 from proxy.config.source_options import DEFAULT_MAX_MESSAGE_BYTES, ConnectionOptions, SourceTls
+from proxy.errors import ListenError
 from proxy.push.file_source import FileSource, FileTarget
 from proxy.push.pipeline import ConfigPipeline
 
@@ -50,6 +54,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--listen", default=_DEFAULT_LISTEN, metavar="ADDR", help=f"default {_DEFAULT_LISTEN}")
     parser.add_argument(
         "--dial", action="append", default=[], metavar="ADDR", help="a sink that listens itself; repeatable"
+    )
+    parser.add_argument(
+        "--admin", metavar="ADDR", help="serves /stats/prometheus and /journal (the last requests of each sink)"
     )
     parser.add_argument(
         "--mode",
@@ -86,7 +93,10 @@ def run(args: argparse.Namespace) -> int:
     """
     listen = _address("--listen", args.listen)
     sinks = [_address("--dial", text) for text in args.dial]
-    asyncio.run(_serve(args, listen, sinks))
+    admin = Address.parse(_address("--admin", args.admin)) if args.admin else None
+    if admin is not None and admin.path:
+        raise ConfigError("--admin", args.admin, "must be host:port")
+    asyncio.run(_serve(args, listen, sinks, admin))
     return 0
 
 
@@ -111,7 +121,7 @@ def _address(flag: str, text: str) -> str:
         raise ConfigError(flag, text, str(exc)) from exc
 
 
-async def _serve(args: argparse.Namespace, listen: str, sinks: list[str]) -> None:
+async def _serve(args: argparse.Namespace, listen: str, sinks: list[str], admin: Address | None) -> None:
     from proxy.push.source_server import SourceServer  # grpc: a third of a second that no other command needs
 
     stop = asyncio.Event()
@@ -129,17 +139,48 @@ async def _serve(args: argparse.Namespace, listen: str, sinks: list[str]) -> Non
     files = FileSource(args.paths, target)
     files.load()
     watching = loop.create_task(files.watch())
+    runner: web.AppRunner | None = None
     try:
         address = await server.start(listen)
         for sink in sinks:
             server.dial_sink(sink)
-        sys.stdout.write(json.dumps({"listen": address, "pid": os.getpid()}) + "\n")
+        ready = {"listen": address, "pid": os.getpid()}
+        if admin is not None:
+            runner, ready["admin"] = await _start_admin(server, admin)
+        sys.stdout.write(json.dumps(ready) + "\n")
         sys.stdout.flush()
         await stop.wait()
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+        if runner is not None:
+            await runner.cleanup()
         await server.close()
+
+
+async def _start_admin(server: "SourceServer", address: Address) -> tuple[web.AppRunner, str]:
+    """Serve statistics and journal; return what must be cleaned up, and the address with the port it really has."""
+
+    async def prometheus(_request: web.Request) -> web.Response:
+        metrics = sorted(server.metrics(), key=lambda metric: metric.name)
+        return web.Response(text="".join(prometheus_text(metrics)), content_type="text/plain")
+
+    async def journal(_request: web.Request) -> web.Response:
+        return web.json_response(
+            {peer: [entry.as_dict() for entry in entries] for peer, entries in server.journal().items()}
+        )
+
+    application = web.Application()
+    application.router.add_get("/stats/prometheus", prometheus)
+    application.router.add_get("/journal", journal)
+    runner = web.AppRunner(application, access_log=None, handle_signals=False)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, address.host, address.port).start()
+    except OSError as exc:
+        await runner.cleanup()
+        raise ListenError(str(address), exc.strerror or str(exc)) from exc
+    return runner, str(Address(address.host, runner.addresses[0][1]))
 
 
 class _Converted:

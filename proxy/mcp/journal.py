@@ -7,6 +7,7 @@ from collections import deque
 
 import attrs
 
+from outlier.events import timestamp
 from proxy.mcp.messages import Status
 
 CAPACITY = 32
@@ -25,6 +26,16 @@ class JournalEntry:
     def acked(self) -> bool:
         """Whether nothing was refused; a first request counts as acknowledging."""
         return self.error is None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the entry as JSON's types."""
+        return {
+            "time": timestamp(self.time_ms),
+            "collection": self.collection,
+            "nonce": self.nonce,
+            "acked": self.acked,
+            "error": None if self.error is None else {"code": self.error.code, "message": self.error.message},
+        }
 
 
 class Journal:

@@ -5,6 +5,7 @@ Decoding is done on a thread when there is much of it, and the store is fed in s
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
@@ -72,6 +73,8 @@ class _Source:
 
     def __init__(self, source: str, update: Update, mode: FeedMode, collections: int) -> None:
         self.journal = Journal()
+        self.acks: Counter[str] = Counter()  # by collection
+        self.nacks: Counter[tuple[str, int]] = Counter()  # by collection and code
         self._source = source
         self._update = update
         self._mode = mode
@@ -101,6 +104,10 @@ class _Source:
 
     def _record(self, collection: str, nonce: str, error: Status | None) -> None:
         self.journal.record(JournalEntry(time_ms=_system_ms(), collection=collection, nonce=nonce, error=error))
+        if error is not None:
+            self.nacks[collection, error.code] += 1
+        elif nonce:
+            self.acks[collection] += 1
 
     async def _decode(self, envelopes: Sequence[Envelope], kind: Kind) -> dict[str, Outcome]:
         size = sum(len(envelope.body.value) for envelope in envelopes)

@@ -4,22 +4,22 @@ A server that cannot be reached is fatal at the start only. Each owns its parts 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from outlier import RandomGenerator
-from outlier.events import timestamp
 from proxy.config.feed_mode import FeedMode
 from proxy.config.resource import Contents
 from proxy.config.source_options import ConnectionOptions, Source, SourceScheme
 from proxy.mcp.backoff import EXPONENTIAL, FIXED, Backoff
 from proxy.mcp.feed import Feed
-from proxy.mcp.journal import JournalEntry
 from proxy.mcp.sessions import McpSession, XdsSession
 from proxy.mcp.sink_listener import SinkListener
 from proxy.mcp.transport import MCP_SOURCE_PATH, XDS_DELTA_PATH, XDS_PATH, dial
+from proxy.push.metrics import plain_metric
 from proxy.push.pipeline import ConfigPipeline, ConnectionStatus
+from proxy.stats import Metric
 
 AnySession = McpSession | XdsSession[Any, Any]
 
@@ -56,6 +56,7 @@ class Feeds:
         self._feeds: list[Feed] = []
         self._listeners: list[SinkListener] = []
         self._sessions: list[AnySession] = []
+        self._connections: list[tuple[Feed | SinkListener, AnySession]] = []
         self._tasks: list[asyncio.Task[None]] = []
         for source in sources:
             if source.scheme is SourceScheme.FILES:
@@ -65,12 +66,14 @@ class Feeds:
             if source.scheme is SourceScheme.MCP_LISTEN:
                 listener = SinkListener(str(source), session, options)
                 self._listeners.append(listener)
+                self._connections.append((listener, session))
                 pipeline.attach(str(source), partial(_status, listener, session))
                 continue
             settings = FIXED if mode is FeedMode.PILOT and source.scheme is SourceScheme.MCP else EXPONENTIAL
             open_stream = partial(dial, source.target, _PATHS[source.scheme], options)
             feed = Feed(str(source), open_stream, session, Backoff(settings, random))
             self._feeds.append(feed)
+            self._connections.append((feed, session))
             pipeline.attach(str(source), partial(_status, feed, session))
 
     async def start(self, timeout_ms: int) -> None:
@@ -92,11 +95,24 @@ class Feeds:
         """Return once every collection of every server has come; an empty one counts, silence does not."""
         await asyncio.gather(*(session.wait_synced() for session in self._sessions))
 
+    def metrics(self) -> Iterator[Metric]:
+        """Yield Istio's metrics of a sink, for each source."""
+        for connection, session in self._connections:
+            tags = (("source", connection.source),)
+            yield plain_metric("mcp_sink_reconnections", connection.status().reconnections, tags)
+            for collection, count in session.acks.items():
+                yield plain_metric("mcp_sink_request_acks_total", count, (*tags, ("collection", collection)))
+            for (collection, code), count in session.nacks.items():
+                refused = (*tags, ("collection", collection), ("code", str(code)))
+                yield plain_metric("mcp_sink_request_nacks_total", count, refused)
+
     async def close(self) -> None:
         """End every stream."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for feed in self._feeds:
+            await feed.close()
         for listener in self._listeners:
             await listener.close()
 
@@ -122,16 +138,5 @@ def _status(connection: Feed | SinkListener, session: AnySession) -> ConnectionS
         since_ms=status.since_ms,
         reconnections=status.reconnections,
         error=status.error,
-        last_requests=tuple(map(_entry, session.journal.entries())),
+        last_requests=tuple(entry.as_dict() for entry in session.journal.entries()),
     )
-
-
-def _entry(entry: JournalEntry) -> dict[str, object]:
-    error = entry.error
-    return {
-        "time": timestamp(entry.time_ms),
-        "collection": entry.collection,
-        "nonce": entry.nonce,
-        "acked": entry.acked,
-        "error": None if error is None else {"code": error.code, "message": error.message},
-    }

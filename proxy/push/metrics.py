@@ -13,10 +13,11 @@ from proxy.stats import Histogram, Metric, MetricKind
 _CONVERGENCE = "outlier_config_convergence_seconds"
 _CONVERGENCE_BOUNDS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.15, 0.2, 0.5, 1.0, 3.0, 5.0, 10.0, 20.0, 30.0)
 _STAGES = ("decode", "debounce", "build", "apply", "total")
+QUEUE_BOUNDS_S = (0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 20.0, 30.0)
 _ISTIO_BOUNDS_S: Mapping[str, tuple[float, ...]] = {
     "pilot_debounce_time": (0.01, 0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 20.0, 30.0),
     "pilot_pushcontext_init_seconds": (0.01, 0.1, 0.5, 1.0, 3.0, 5.0),
-    "pilot_proxy_convergence_time": (0.1, 0.5, 1.0, 3.0, 5.0, 10.0, 20.0, 30.0),
+    "pilot_proxy_convergence_time": QUEUE_BOUNDS_S,
 }
 
 
@@ -56,21 +57,22 @@ class PushMetrics:
 
     def metrics(self) -> Iterator[Metric]:
         """Yield every metric."""
-        yield _plain("pilot_inbound_updates", self._inbound_updates, (("type", "config"),))
+        yield plain_metric("pilot_inbound_updates", self._inbound_updates, (("type", "config"),))
         for source, count in self._triggers.items():
-            yield _plain("pilot_push_triggers", count, (("type", source),))
+            yield plain_metric("pilot_push_triggers", count, (("type", source),))
         for name, histogram in self._istio.items():
-            yield _plain(name, histogram, bounds_s=_ISTIO_BOUNDS_S[name])
+            yield plain_metric(name, histogram, bounds_s=_ISTIO_BOUNDS_S[name])
         for stage, histogram in self._stages.items():
-            yield _plain(_CONVERGENCE, histogram, (("stage", stage),), _CONVERGENCE_BOUNDS_S)
+            yield plain_metric(_CONVERGENCE, histogram, (("stage", stage),), _CONVERGENCE_BOUNDS_S)
 
 
-def _plain(
+def plain_metric(
     name: str,
     value: int | Histogram,
     tags: tuple[tuple[str, str], ...] = (),
     bounds_s: tuple[float, ...] = (),
 ) -> Metric:
+    """Return a metric that is not Envoy's: a counter, or a histogram of milliseconds that is shown in seconds."""
     kind = MetricKind.HISTOGRAM if isinstance(value, Histogram) else MetricKind.COUNTER
     full_name = ".".join([name, *(text for _, text in tags)])
     return Metric(full_name, value, kind, name, tags, bounds_s=bounds_s, is_envoys=False)

@@ -7,9 +7,11 @@ push queue; as many are pushed to at a time as Istio's throttle allows.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
+import attrs
 import structlog
 
 from outlier import RandomGenerator
@@ -18,6 +20,7 @@ from proxy.config.issue import Issue, Severity
 from proxy.config.resource import Contents
 from proxy.config.source_options import ConnectionOptions
 from proxy.mcp.backoff import EXPONENTIAL, Backoff
+from proxy.mcp.journal import JournalEntry
 from proxy.mcp.messages import Code, StreamRefusedError
 from proxy.mcp.rate_limit import RateLimit
 from proxy.mcp.served import ServedCollections
@@ -32,10 +35,12 @@ from proxy.mcp.transport import (
 )
 from proxy.mcp.wire import WireError
 from proxy.mcp.xds_server import XdsContent, XdsServerStats
+from proxy.push.metrics import QUEUE_BOUNDS_S, plain_metric
 from proxy.push.queue import PushQueue, Shutdown, push_throttle
 from proxy.push.request import PushRequest
 from proxy.push.source_content import SourceContent
-from proxy.push.source_streams import DeltaMachine, Machine, McpMachine, XdsMachine
+from proxy.push.source_streams import DeltaMachine, Machine, McpMachine, SourceStats, XdsMachine
+from proxy.stats import Histogram, Metric, MetricKind
 
 log = structlog.get_logger()
 
@@ -49,6 +54,8 @@ class _Connection:
 
     def __init__(self, machine: Machine, stream: Stream, peer: str) -> None:
         self.peer = peer
+        self.protocol = machine.protocol
+        self.journal = machine.journal
         self._machine = machine
         self._stream = stream
         self._lock = asyncio.Lock()
@@ -96,7 +103,10 @@ class SourceServer:
         random: RandomGenerator,
     ) -> None:
         self.content = SourceContent()
-        self.xds_stats = XdsServerStats()
+        self._stats = SourceStats()
+        self._xds_stats = XdsServerStats()
+        self._queue_time = Histogram()
+        self._convergence_time = Histogram()
         self._options = options
         self._mode = mode
         self._random = random
@@ -120,10 +130,32 @@ class SourceServer:
         """Serve something else than the collections over xDS, to streams that open from now on."""
         self._xds_content = content
 
-    @property
-    def connections(self) -> int:
-        """How many streams are open."""
-        return len(self._connections)
+    def metrics(self) -> Iterator[Metric]:
+        """Yield Istio's metrics of an MCP source and of an xDS server."""
+        clients = Counter(connection.protocol for connection in self._connections)
+        for protocol in ("mcp", "xds", "xds-delta"):
+            tags = (("protocol", protocol),)
+            yield attrs.evolve(plain_metric("mcp_source_clients_total", clients[protocol], tags), kind=MetricKind.GAUGE)
+        for collection, count in self._stats.acks.items():
+            yield plain_metric("mcp_source_request_acks_total", count, (("collection", collection),))
+        for (collection, code), count in self._stats.nacks.items():
+            refused = (("collection", collection), ("code", str(code)))
+            yield plain_metric("mcp_source_request_nacks_total", count, refused)
+        for type_url, count in self._xds_stats.pilot_xds_pushes.items():
+            yield plain_metric("pilot_xds_pushes", count, (("type", type_url),))
+        for type_url, count in self._xds_stats.pilot_xds_expired_nonce.items():
+            yield plain_metric("pilot_xds_expired_nonce", count, (("type", type_url),))
+        for (type_url, code), count in self._xds_stats.pilot_total_xds_rejects.items():
+            yield plain_metric("pilot_total_xds_rejects", count, (("type", type_url), ("err", str(code))))
+        for name, histogram in (
+            ("pilot_proxy_queue_time", self._queue_time),
+            ("pilot_proxy_convergence_time", self._convergence_time),
+        ):
+            yield plain_metric(name, histogram, bounds_s=QUEUE_BOUNDS_S)
+
+    def journal(self) -> dict[str, list[JournalEntry]]:
+        """Return the last requests of each stream, by the peer's address."""
+        return {connection.peer: list(connection.journal.entries()) for connection in self._connections}
 
     async def start(self, address: str) -> str:
         """Listen; return the address with the port it really has.
@@ -173,25 +205,27 @@ class SourceServer:
                 self._work.clear()
                 await self._work.wait()
             assert not isinstance(turn, Shutdown)
-            connection, _ = turn
-            self._spawn(self._push_to(connection))
+            connection, request = turn
+            self._queue_time.record(_now_ms() - request.start_ms)
+            self._spawn(self._push_to(connection, request))
 
-    async def _push_to(self, connection: _Connection) -> None:
+    async def _push_to(self, connection: _Connection, request: PushRequest) -> None:
         try:
             await connection.push()
+            self._convergence_time.record(_now_ms() - request.start_ms)
         finally:
             self._queue.mark_done(connection)
             self._slots.release()
             self._work.set()
 
     async def _serve_mcp(self, stream: Stream, peer: str) -> None:
-        await self._serve(McpMachine(self.content.snapshots, self._mode, dialled=False), stream, peer)
+        await self._serve(McpMachine(self.content.snapshots, self._mode, self._stats, dialled=False), stream, peer)
 
     async def _serve_xds(self, stream: Stream, peer: str) -> None:
-        await self._serve(XdsMachine(self._xds_content, self.xds_stats), stream, peer)
+        await self._serve(XdsMachine(self._xds_content, self._xds_stats, self._stats), stream, peer)
 
     async def _serve_delta(self, stream: Stream, peer: str) -> None:
-        await self._serve(DeltaMachine(self._xds_content, self.xds_stats), stream, peer)
+        await self._serve(DeltaMachine(self._xds_content, self._xds_stats, self._stats), stream, peer)
 
     async def _serve(self, machine: Machine, stream: Stream, peer: str) -> None:
         wait_ms = self._streams_limit.reserve(_now_ms())
@@ -217,11 +251,11 @@ class SourceServer:
                 stream = await dial(address, MCP_SINK_PATH, self._options)
                 backoff.reset()
                 error = ""
-                machine = McpMachine(self.content.snapshots, self._mode, dialled=True)
+                machine = McpMachine(self.content.snapshots, self._mode, self._stats, dialled=True)
                 try:
                     await self._serve(machine, stream, address)
                 finally:
-                    stream.cancel()
+                    await stream.wait_closed()
             except (StreamError, StreamRefusedError) as exc:
                 if str(exc) != error:  # said once for each cause
                     log.warning("source.sink_not_reached", peer=address, error=str(exc))
