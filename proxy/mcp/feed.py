@@ -5,7 +5,6 @@ configuration are kept. Strictly sequential, as the reference sink: read one mes
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
@@ -127,16 +126,18 @@ class Feed:
             raise SourceUnreachableError(self.source, timeout_ms, self._error or "no answer") from None
 
     async def run(self) -> None:
-        """Serve the source until cancelled; a lost connection is made again."""
-        try:
-            while True:
-                if self._stream is not None:
-                    await self._serve(self._stream)
-                await self._sleep_ms(self._backoff.next_ms())
-                await self._open()
-        finally:
+        """Serve the source until cancelled; a lost connection is made again. `close` must follow."""
+        while True:
             if self._stream is not None:
-                self._stream.cancel()
+                await self._serve(self._stream)
+            await self._sleep_ms(self._backoff.next_ms())
+            await self._open()
+
+    async def close(self) -> None:
+        """End the stream, once `run` has been cancelled."""
+        if self._stream is not None:
+            await self._stream.wait_closed()
+            self._stream = None
 
     async def _open(self) -> bool:
         try:
@@ -178,9 +179,8 @@ class Feed:
             error = str(exc)
             spoken = exc.status.code in {Code.UNAVAILABLE, Code.CANCELLED}
         finally:
-            with contextlib.suppress(StreamError):
-                stream.cancel()
             self._stream = None
+            await stream.wait_closed()
         if not self._error:
             self._since_ms = self._system_ms()
         if error != self._error:  # said once for each cause

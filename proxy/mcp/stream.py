@@ -34,6 +34,10 @@ class Stream(Protocol):
         """End the stream at once."""
         ...
 
+    async def wait_closed(self) -> None:
+        """End the stream, and return once nothing of it is left."""
+        ...
+
 
 Dial = Callable[[], Awaitable[Stream]]
 """Opens a stream once the peer is reached; raises StreamError when it cannot be."""

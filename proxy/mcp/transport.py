@@ -5,8 +5,12 @@ A stream carries bytes and both protocols are one two-way method, so a path is a
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
+
+# Read when the library loads: what it would print about peers is in our own log, once.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import grpc
 import grpc.aio
@@ -24,6 +28,8 @@ XDS_DELTA_PATH = f"{_ADS}/DeltaAggregatedResources"
 
 _UNLIMITED = -1
 _MIN_PING_INTERVAL_MS = 5_000  # of clients; grpc's own 5 minutes would end connections that probe more often
+_STOP_WAIT_S = 1.0
+_SETTLE_TURNS = 10
 _NO_RECONNECTS_MS = 100  # the feed decides when to dial again, so a channel must not wait on its own
 
 Handler = Callable[[Stream, str], Awaitable[None]]
@@ -76,7 +82,6 @@ class _ClientStream:
     def __init__(self, channel: grpc.aio.Channel, call: "grpc.aio.StreamStreamCall[bytes, bytes]") -> None:
         self._channel = channel
         self._call = call
-        self._closing: asyncio.Task[None] | None = None
 
     async def send(self, data: bytes) -> None:
         try:
@@ -98,8 +103,11 @@ class _ClientStream:
 
     def cancel(self) -> None:
         self._call.cancel()
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._channel.close(None))
+
+    async def wait_closed(self) -> None:
+        self._call.cancel()
+        await self._channel.close(None)
+        await _settle()
 
     async def _error(self) -> StreamError:
         code = await self._call.code()
@@ -158,7 +166,8 @@ class _ServerStream:
 
     def __init__(self, context: "grpc.aio.ServicerContext[bytes, bytes]") -> None:
         self._context = context
-        self._cancelled = asyncio.Event()
+        self._cancelled = False
+        self._reading: asyncio.Future[Any] | None = None
 
     async def send(self, data: bytes) -> None:
         try:
@@ -167,25 +176,29 @@ class _ServerStream:
             raise StreamError(Code.CANCELLED, f"the peer has gone: {exc}") from exc
 
     async def receive(self) -> bytes | None:
-        reading = asyncio.ensure_future(self._context.read())
-        cancelled = asyncio.ensure_future(self._cancelled.wait())
+        self._reading = asyncio.ensure_future(self._context.read())
+        if self._cancelled:
+            self._reading.cancel()
         try:
-            await asyncio.wait((reading, cancelled), return_when=asyncio.FIRST_COMPLETED)
-            if not reading.done():
-                raise StreamError(Code.CANCELLED, "ended by this side")
-            data = reading.result()
+            data = await self._reading
         except grpc.aio.AioRpcError as exc:
             raise _stream_error(exc) from exc
-        finally:
-            reading.cancel()
-            cancelled.cancel()
+        except asyncio.CancelledError:
+            if self._cancelled:  # the reading was cancelled, not the one who waits for it
+                raise StreamError(Code.CANCELLED, "ended by this side") from None
+            raise
         if data is _EOF:
             return None
         assert isinstance(data, bytes)
         return data
 
     def cancel(self) -> None:
-        self._cancelled.set()
+        self._cancelled = True
+        if self._reading is not None:
+            self._reading.cancel()
+
+    async def wait_closed(self) -> None:
+        self.cancel()
 
 
 class Server:
@@ -197,8 +210,8 @@ class Server:
     """
 
     def __init__(self, handlers: Mapping[str, Handler], options: ConnectionOptions) -> None:
-        self._handlers = handlers
         self._tls = options.tls
+        self._streams: dict[asyncio.Task[Any], _ServerStream] = {}
         self._server = grpc.aio.server(
             options=[
                 *_options(options),
@@ -207,7 +220,7 @@ class Server:
                 ("grpc.so_reuseport", 0),
             ]
         )
-        self._server.add_generic_rpc_handlers((_Handlers(handlers),))
+        self._server.add_generic_rpc_handlers((_Handlers(handlers, self._streams),))
 
     async def start(self, address: str) -> str:
         """Listen on `host:port`, `[v6]:port` or `unix:///path`; return the address with the port it really has.
@@ -231,12 +244,24 @@ class Server:
 
     async def stop(self) -> None:
         """End every stream and stop listening."""
-        await self._server.stop(None)
+        for stream in self._streams.values():
+            stream.cancel()
+        if self._streams:  # grpc reports a handler that it has to cancel itself as a failure
+            await asyncio.wait(self._streams, timeout=_STOP_WAIT_S)
+        await self._server.stop(_STOP_WAIT_S)
+        await _settle()
+
+
+async def _settle() -> None:
+    """Let grpc's own tasks see that their call is over: a loop that ends before prints them as failures."""
+    for _ in range(_SETTLE_TURNS):
+        await asyncio.sleep(0)
 
 
 class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, handlers: Mapping[str, Handler], streams: dict[asyncio.Task[Any], _ServerStream]) -> None:
         self._handlers = handlers
+        self._streams = streams
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         handler = self._handlers.get(handler_call_details.method)
@@ -244,11 +269,16 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             return None
 
         async def serve(_requests: AsyncIterator[bytes], context: Any) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            stream = self._streams[task] = _ServerStream(context)
             try:
                 with contextlib.suppress(StreamError):
-                    await handler(_ServerStream(context), context.peer())
+                    await handler(stream, context.peer())
             except StreamRefusedError as exc:
                 code = next(code for code in grpc.StatusCode if code.value[0] == exc.status.code)
                 await context.abort(code, exc.status.message)
+            finally:
+                del self._streams[task]
 
         return grpc.stream_stream_rpc_method_handler(serve)

@@ -73,6 +73,9 @@ class _FakeStream:
     def cancel(self) -> None:
         self._inbox.put_nowait(None)
 
+    async def wait_closed(self) -> None:
+        self.cancel()
+
 
 class _Source:
     """One configured source, its feed, and when it was dialled."""

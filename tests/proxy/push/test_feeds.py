@@ -217,7 +217,7 @@ async def test_a_stale_nonce_gets_no_answer_from_the_source():
             await stream.send(request_to_bytes(RequestResources(collection=RULES)))
             second = resources_from_bytes(await stream.receive())
         finally:
-            stream.cancel()
+            await stream.wait_closed()
 
     assert (first.nonce, first.collection) == ("1", SERVICES)
     assert (second.nonce, second.collection) == ("2", RULES)
