@@ -187,6 +187,7 @@ class DownstreamConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client takes more."""
         self._write_paused = False
+        self.active_at = self._time()
         if self._exchange is not None:
             self._exchange.on_response_writable(writable=True)
         else:
@@ -303,7 +304,7 @@ class DownstreamConnection(asyncio.Protocol):
         stats.downstream_rq_total += 1
         stats.downstream_rq_http1_total += 1
         stats.downstream_rq_active += 1
-        self.started_at = self._time()
+        self.started_at = self.active_at  # just now: bytes have come, or the response before has gone
         self.bytes_received = self.bytes_sent = 0
         self._head_request = head.method == b"HEAD"
         self._request_ended = head.end_stream
