@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Self, cast
 
@@ -16,17 +17,28 @@ class RawUpstream:
         serve: One connection's server.
         sock: A bound socket to listen on; None makes one.
         limit: Bytes above which a stream that nobody reads takes no more.
+        tls: Context of a server; None is plain text.
     """
 
-    def __init__(self, serve: Serve, *, sock: socket.socket | None = None, limit: int = 65_536) -> None:
+    def __init__(
+        self,
+        serve: Serve,
+        *,
+        sock: socket.socket | None = None,
+        limit: int = 65_536,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._serve = serve
         self._limit = limit
+        self._tls = tls
         self._sock = sock or socket.create_server(("127.0.0.1", 0))
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._on_connection, sock=self._sock, limit=self._limit)
+        self._server = await asyncio.start_server(
+            self._on_connection, sock=self._sock, limit=self._limit, ssl=self._tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
         return self

@@ -6,11 +6,13 @@ import ssl
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.config.cluster_config import TlsMode, UpstreamTls
 from proxy.errors import ListenError
 from proxy.http.client_socket import DELAYED_CLOSE_MS
 from proxy.http.tls import ListenerTls
 from proxy.testing import FaultyUpstream
-from tests.proxy.certificates import client_context, write_ca, write_pair
+from tests.proxy.certificates import client_context, server_context, write_ca, write_pair
+from tests.proxy.http.raw_upstream import RawUpstream
 from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, arrived, until
 
 
@@ -160,3 +162,71 @@ class TestFiles:
         with pytest.raises(ListenError, match=r"missing\.crt: No such file"):
             async with Sidecar(listener_tls=ListenerTls(str(tmp_path / "missing.crt"), str(tmp_path / "missing.key"))):
                 pass
+
+
+class TestBothSides:
+    """TLS from the client and to the host."""
+
+    @staticmethod
+    def settings(folder) -> UpstreamTls:
+        return UpstreamTls(mode=TlsMode.SIMPLE, sni="good.test", ca_certificates=str(write_ca(folder, "ours")))
+
+    async def test_web_socket_is_tunnelled_and_ends_for_both(self, tmp_path):
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+            writer.write(await reader.readexactly(4))
+            writer.close()
+
+        upstream = RawUpstream(serve, tls=server_context("good.test"))
+        async with (
+            upstream,
+            Sidecar(upstream.address, listener_tls=listener_tls(tmp_path), tls=self.settings(tmp_path)) as sidecar,
+        ):
+            connection = await client(sidecar)
+            response = await connection.get("/", "Connection: upgrade", "Upgrade: websocket")
+            connection.send(b"ping")
+
+            assert response.status == 101
+            assert await connection.read_to_end() == b"ping"
+
+    async def test_client_that_ends_its_side_of_a_tunnel_ends_it(self, tmp_path):
+        gone = asyncio.Event()
+
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+            await reader.read()
+            gone.set()
+
+        upstream = RawUpstream(serve, tls=server_context("good.test"))
+        async with (
+            upstream,
+            Sidecar(upstream.address, listener_tls=listener_tls(tmp_path), tls=self.settings(tmp_path)) as sidecar,
+        ):
+            connection = await client(sidecar)
+            await connection.get("/", "Connection: upgrade", "Upgrade: websocket")
+            connection.writer.close()
+
+            async with asyncio.timeout(5):
+                await gone.wait()
+
+    async def test_large_bodies_pass_whole(self, tmp_path):
+        body = bytes(range(256)) * 16_384
+
+        async def serve(reader, writer):
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"x-forwarded-proto: https" in head
+            received = await reader.readexactly(len(body))
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + received)
+            await writer.drain()
+
+        upstream = RawUpstream(serve, tls=server_context("good.test"))
+        async with (
+            upstream,
+            Sidecar(upstream.address, listener_tls=listener_tls(tmp_path), tls=self.settings(tmp_path)) as sidecar,
+        ):
+            connection = await client(sidecar)
+            head = f"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+            assert (await connection.request(head + body)).body == body
