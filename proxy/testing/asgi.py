@@ -38,16 +38,17 @@ class AsgiAdapter:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         response: web.StreamResponse | None = None
         head_request = request.method == "HEAD"
-        finished = asyncio.Event()
+        received = False
+        responded = asyncio.Event()
 
         async def receive() -> Message:
-            if finished.is_set():
+            nonlocal received
+            if received:
+                await responded.wait()  # an application may listen for the client's leaving while it responds
                 return {"type": "http.disconnect"}
             chunk, end = await request.content.readchunk()
-            at_end = request.content.at_eof() or not (chunk or end)
-            if at_end:
-                finished.set()
-            return {"type": "http.request", "body": chunk, "more_body": not at_end}
+            received = request.content.at_eof() or not (chunk or end)
+            return {"type": "http.request", "body": chunk, "more_body": not received}
 
         async def send(message: Message) -> None:
             nonlocal response
@@ -64,6 +65,7 @@ class AsgiAdapter:
                     await response.write(message["body"])
                 if not message.get("more_body", False):
                     await response.write_eof()
+                    responded.set()
 
         await self._app(_scope(request, self._state), receive, send)
         if response is None:

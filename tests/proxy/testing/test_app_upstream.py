@@ -87,6 +87,32 @@ async def test_lifespan_runs_around_the_requests_and_its_state_is_theirs():
     assert (told, body) == (["lifespan.startup", "lifespan.shutdown"], b"yes")
 
 
+async def test_an_application_that_listens_for_a_disconnect_hears_of_it_after_its_response():
+    """Starlette's streaming responses are given up as soon as they hear of one."""
+    heard = []
+
+    async def app(scope, receive, send):
+        assert scope["type"] == "http"
+        await receive()
+
+        async def listen():
+            heard.append((await receive())["type"])
+
+        listening = asyncio.ensure_future(listen())
+        await send({"type": "http.response.start", "status": 200})
+        for piece in (b"a", b"b"):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await asyncio.sleep(0)
+        heard.append("responding")
+        await send({"type": "http.response.body"})
+        await listening
+
+    async with Upstream.for_app(app) as upstream, Sidecar(endpoints=[upstream]) as sidecar:
+        response = await sidecar.get("/")
+
+        assert (await response.read(), heard) == (b"ab", ["responding", "http.disconnect"])
+
+
 async def test_a_start_up_that_fails_is_an_error():
     async def app(scope, receive, send):
         await receive()
