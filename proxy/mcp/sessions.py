@@ -1,6 +1,6 @@
 """The protocols of sources as sessions: bytes in, configuration out, bytes back.
 
-Decoding is done on a thread when there is much of it, and the store is fed in slices, so the loop stays free.
+A big message is decoded and judged on a thread, and the store is fed in slices, so the loop stays free.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from proxy.mcp.messages import (
     RequestResources,
     Status,
 )
-from proxy.mcp.sink import Sink
+from proxy.mcp.sink import Sink, SinkAnswer
 from proxy.mcp.wire import (
     WireError,
     delta_request_to_bytes,
@@ -35,10 +35,10 @@ from proxy.mcp.wire import (
     request_to_bytes,
     resources_from_bytes,
 )
-from proxy.mcp.xds_client import ClientAnswer, Outcome, Unpacked, XdsClient
+from proxy.mcp.xds_client import ClientAnswer, Outcome, Unpacked, XdsClient, good_ones
 from proxy.mcp.xds_delta_client import XdsDeltaClient
 
-ParsedT = TypeVar("ParsedT")
+TakenT = TypeVar("TakenT")
 RequestT = TypeVar("RequestT")
 ResponseT = TypeVar("ResponseT")
 _ResponseT_contra = TypeVar("_ResponseT_contra", contravariant=True)
@@ -56,16 +56,6 @@ def _system_ms() -> int:
 
 def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-def _decode(envelopes: Iterable[Envelope], kind: Kind, source: str, mode: FeedMode) -> dict[str, Outcome]:
-    outcomes: dict[str, Outcome] = {}
-    for envelope in envelopes:
-        try:
-            outcomes[envelope.name] = decode_resource(envelope, kind, source, mode)
-        except UndecodableError as exc:
-            outcomes[envelope.name] = exc
-    return outcomes
 
 
 class _Source:
@@ -109,11 +99,14 @@ class _Source:
         elif nonce:
             self.acks[collection] += 1
 
-    async def _decode(self, envelopes: Sequence[Envelope], kind: Kind) -> dict[str, Outcome]:
-        size = sum(len(envelope.body.value) for envelope in envelopes)
-        if size < _INLINE_BYTES:
-            return _decode(envelopes, kind, self._source, self._mode)
-        return await asyncio.to_thread(_decode, envelopes, kind, self._source, self._mode)
+    def _decode(self, envelopes: Iterable[Envelope], kind: Kind) -> dict[str, Outcome]:
+        outcomes: dict[str, Outcome] = {}
+        for envelope in envelopes:
+            try:
+                outcomes[envelope.name] = decode_resource(envelope, kind, self._source, self._mode)
+            except UndecodableError as exc:
+                outcomes[envelope.name] = exc
+        return outcomes
 
     async def _store(self, kind: Kind, changes: Changes, arrived_ms: int) -> None:
         parts = iter(changes.parts.items())
@@ -151,24 +144,21 @@ class McpSession(_Source):
     async def receive(self, data: bytes) -> Iterable[bytes]:
         """Take over a `Resources`; answer it."""
         arrived_ms = _monotonic_ms()
-        try:
-            message = await _parsed(resources_from_bytes, data)
-        except WireError as exc:
-            raise refused(str(exc)) from exc
-        kind = KINDS_BY_COLLECTION.get(message.collection)
-        decoded: dict[str, Contents] = {}
-        bad: UndecodableError | None = None
-        if kind is not None:
-            for name, outcome in (await self._decode(self._sink.fresh(message), kind)).items():
-                if isinstance(outcome, UndecodableError):
-                    bad = bad or outcome
-                else:
-                    decoded[name] = outcome
-        answer = self._sink.receive(message, bad or decoded)
+        kind, answer = await _off_the_loop(self._take, data)
         if kind is not None:
             await self._store(kind, answer.changes, arrived_ms)
         self._note_received(kind, self._sink.synced)
         return [self._request(answer.request)]
+
+    def _take(self, data: bytes) -> tuple[Kind | None, SinkAnswer]:
+        try:
+            message = resources_from_bytes(data)
+        except WireError as exc:
+            raise refused(str(exc)) from exc
+        kind = KINDS_BY_COLLECTION.get(message.collection)
+        outcomes = self._decode(self._sink.fresh(message), kind) if kind is not None else {}
+        bad = next((outcome for outcome in outcomes.values() if isinstance(outcome, UndecodableError)), None)
+        return kind, self._sink.receive(message, bad or good_ones(outcomes))
 
     def _request(self, request: RequestResources) -> bytes:
         self._record(request.collection, request.response_nonce, request.error_detail)
@@ -252,18 +242,21 @@ class XdsSession(_Source, Generic[RequestT, ResponseT]):
     async def receive(self, data: bytes) -> Iterable[bytes]:
         """Take over a response; answer it."""
         arrived_ms = _monotonic_ms()
-        try:
-            response = await _parsed(self._parse, data)
-        except WireError as exc:
-            raise refused(str(exc)) from exc
-        kind = self._client.kind(response)
-        unpacked = self._client.unpack(response)
-        decoded = await self._decode(self._client.fresh(response, unpacked), kind) if kind is not None else {}
-        answer = self._client.receive(response, unpacked, decoded)
+        kind, answer = await _off_the_loop(self._take, data)
         if kind is not None:
             await self._store(kind, answer.changes, arrived_ms)
         self._note_received(kind, self._client.synced)
         return [] if answer.request is None else [self._request(answer.request)]
+
+    def _take(self, data: bytes) -> tuple[Kind | None, ClientAnswer[RequestT]]:
+        try:
+            response = self._parse(data)
+        except WireError as exc:
+            raise refused(str(exc)) from exc
+        kind = self._client.kind(response)
+        unpacked = self._client.unpack(response)
+        outcomes = self._decode(self._client.fresh(response, unpacked), kind) if kind is not None else {}
+        return kind, self._client.receive(response, unpacked, outcomes)
 
     def _request(self, request: RequestT) -> bytes:
         assert isinstance(request, DiscoveryRequest | DeltaRequest)
@@ -271,5 +264,6 @@ class XdsSession(_Source, Generic[RequestT, ResponseT]):
         return self._serialize(request)
 
 
-async def _parsed(parse: Callable[[bytes], ParsedT], data: bytes) -> ParsedT:
-    return parse(data) if len(data) < _INLINE_BYTES else await asyncio.to_thread(parse, data)
+async def _off_the_loop(take: Callable[[bytes], TakenT], data: bytes) -> TakenT:
+    """Return what a message comes to; nobody else touches a session's state meanwhile."""
+    return take(data) if len(data) < _INLINE_BYTES else await asyncio.to_thread(take, data)
