@@ -7,11 +7,9 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import signal
 import sys
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,16 +25,13 @@ from proxy.config.source_options import DEFAULT_MAX_MESSAGE_BYTES, ConnectionOpt
 from proxy.errors import ListenError
 from proxy.push.file_source import FileSource, FileTarget
 from proxy.push.pipeline import ConfigPipeline
+from proxy.server import SystemRandom
 
 if TYPE_CHECKING:
     from proxy.push.envoy_content import EnvoyContent
     from proxy.push.source_server import SourceServer
 
 _DEFAULT_LISTEN = "127.0.0.1:15010"  # where istiod serves xDS in plain text
-
-
-class _SystemRandom:
-    random = staticmethod(partial(random.getrandbits, 64))
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -128,7 +123,7 @@ async def _serve(args: argparse.Namespace, listen: str, sinks: list[str], admin:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    server = SourceServer(connection_options(args), mode=FeedMode(args.mode), random=_SystemRandom())
+    server = SourceServer(connection_options(args), mode=FeedMode(args.mode), random=SystemRandom())
     target: FileTarget = server
     if args.envoy_xds:
         from proxy.push.envoy_content import EnvoyContent  # loads Envoy's messages
