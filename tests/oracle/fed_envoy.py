@@ -29,11 +29,16 @@ class FedEnvoy(Envoy):
         self._source: asyncio.subprocess.Process | None = None
         self._source_address = ""
 
+    def write(self, services: Sequence[Service]) -> None:
+        """Write the files of some services, anew if they are there."""
+        for service in services:
+            file = self.directory / "config" / f"{service.host}.yaml"
+            file.write_text(yaml.safe_dump_all(resources(service), sort_keys=False))
+
     async def start(self) -> None:
         config = self.directory / "config"
         config.mkdir()
-        for service in self._services:
-            (config / f"{service.host}.yaml").write_text(yaml.safe_dump_all(resources(service), sort_keys=False))
+        self.write(self._services)
         self._source = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "proxy.cli", "source", str(config), "--envoy-xds", "--listen", "127.0.0.1:0"),
             stdout=asyncio.subprocess.PIPE,
