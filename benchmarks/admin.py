@@ -6,7 +6,7 @@ has the other core, slows both down alike. CPU is that of the sidecar's process,
 ratio compares neighbouring rounds.
 
 Second, the big pages: `/clusters` and `/stats` in their forms over 10,000 hosts: how long each takes, and the longest
-time for which the event loop ran one thing, which is what a request may have to wait.
+CPU time that one turn of the event loop took, which is what a request may have to wait.
 """
 
 import argparse

@@ -149,6 +149,8 @@ def host_state(context: AdminContext, host: Host) -> str:
     override = context.overrides.of(host)
     if override is not None:
         return "put out" if host.unhealthy else "held in"
+    if not host.health_flags:
+        return "healthy"  # as nearly all are
     if host.has_flag(HealthFlag.FAILED_OUTLIER_CHECK):
         return "ejected"
     if host.has_flag(HealthFlag.EDS_STATUS_DRAINING):
