@@ -166,6 +166,8 @@ class Cluster:
     def reset_counters(self) -> None:
         """Set every counter of the cluster and its detector to 0; gauges stay."""
         self.stats.reset_counters()
+        if self.tls is not None:
+            self.tls.stats.reset_counters()
         if self.detector is not None:
             self.detector.stats.reset_counters()
         if self.health_checker is not None:

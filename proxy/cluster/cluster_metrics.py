@@ -27,6 +27,9 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
 
     for name, value, is_gauge in stats.items():
         yield metric(name, value, _GAUGE if is_gauge else _COUNTER)
+    if cluster.tls is not None:
+        for name, value in cluster.tls.stats.items():
+            yield metric(f"ssl.{name}", value, _COUNTER)
     yield metric("membership_change", priority_set.membership_change, _COUNTER)
     yield metric("membership_total", priority_set.membership_total, _GAUGE)
     yield metric("membership_healthy", priority_set.membership_healthy, _GAUGE)

@@ -139,6 +139,8 @@ class ConnectionPool:
         """A connection is open."""
         self._end_attempt(attempt)
         self.stats.connect_time_ms.record(round((self.loop.time() - attempt.started) * 1000))
+        if self._tls is not None:
+            self._tls.stats.handshake += 1
         self._connections.add(connection)
         connection.draining = attempt.draining
         duration_ms = self.config.max_connection_duration_ms
@@ -200,6 +202,8 @@ class ConnectionPool:
                 timeout_ms=attempt.timeout_ms,
             )
         except OSError as error:
+            if self._tls is not None and isinstance(error, ssl.SSLError):
+                self._tls.stats.count_failure(error)
             if attempt in self._attempts:  # or the host has closed a connection that was there
                 self._fail_attempt(attempt, ResetReason.CONNECTION_FAILURE, _reason(error))
 

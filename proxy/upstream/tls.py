@@ -7,7 +7,7 @@ without `sni` sends the request's host and demands a certificate for it, as Isti
 """
 
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -41,6 +41,38 @@ _NAME_KINDS = frozenset({"DNS", "URI", "email", "IP Address"})
 
 class TlsUnavailableError(OSError):
     """Raised when there is no context to connect with: a file is missing or wrong, or never was to be had."""
+
+
+class UntrustedNameError(ssl.SSLCertVerificationError):
+    """Raised in a handshake when a certificate is valid, but for somebody else."""
+
+
+@attrs.define
+class TlsStats:
+    """Handshakes of a cluster's connections: `ssl.<name>` among its statistics."""
+
+    connection_error: int = 0
+    fail_verify_error: int = 0
+    fail_verify_san: int = 0
+    handshake: int = 0
+
+    def count_failure(self, error: ssl.SSLError) -> None:
+        """Count a handshake that has failed, once, by its cause."""
+        if isinstance(error, UntrustedNameError):
+            self.fail_verify_san += 1
+        elif isinstance(error, ssl.SSLCertVerificationError):
+            self.fail_verify_error += 1
+        else:
+            self.connection_error += 1
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        """Yield name and value of each counter."""
+        yield from attrs.asdict(self).items()
+
+    def reset_counters(self) -> None:
+        """Set every counter to 0."""
+        for field in attrs.fields(TlsStats):
+            setattr(self, field.name, 0)
 
 
 @attrs.frozen
@@ -143,6 +175,7 @@ class UpstreamTlsSocket:
 
     def __init__(self, cluster_name: str, config: UpstreamTls) -> None:
         self.config = config
+        self.stats = TlsStats()
         self.auto_sni = not config.sni
         named = (config.ca_certificates, config.ca_crl, config.client_certificate, config.private_key)
         paths = [path for path in named if path]
@@ -222,7 +255,7 @@ def check_names(certificate: Mapping[str, Any], expected: Sequence[str], *, list
         listed: The names are those of the request's host, for which Envoy has other words.
 
     Raises:
-        ssl.SSLCertVerificationError: None is; the message is that of Envoy.
+        UntrustedNameError: None is; the message is that of Envoy.
     """
     names = [(kind, name) for kind, name in certificate.get("subjectAltName", ()) if kind in _NAME_KINDS]
     if any(_is_for(kind, name, wanted) for wanted in expected for kind, name in names):
@@ -233,7 +266,7 @@ def check_names(certificate: Mapping[str, Any], expected: Sequence[str], *, list
         if listed
         else f"SAN matcher, certificate SANs are [{shown}]"
     )
-    error = ssl.SSLCertVerificationError(1, said)
+    error = UntrustedNameError(1, said)
     error.reason = "CERTIFICATE_VERIFY_FAILED"
     raise error
 
@@ -264,10 +297,10 @@ def failure_reason(error: ssl.SSLError) -> str:
     reason = error.reason or "UNKNOWN"
     number = _SSL_LIBRARY + _REASONS.get(reason, 0)
     text = f"TLS error:|{number}:SSL routines:OPENSSL_internal:{reason}"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        chain_error = getattr(error, "verify_message", "")
-        said = f"X509_verify_cert: certificate verification error: {chain_error}" if chain_error else error.strerror
-        text += f":verify cert failed: {said}"
+    if isinstance(error, UntrustedNameError):
+        text += f":verify cert failed: {error.strerror}"
+    elif isinstance(error, ssl.SSLCertVerificationError):
+        text += f":verify cert failed: X509_verify_cert: certificate verification error: {error.verify_message}"
     return text + ":TLS error end"
 
 

@@ -295,3 +295,21 @@ async def test_hosts_start_afresh_when_their_connections_are_secured_otherwise(t
         sidecar.apply(cluster_config([upstream.address], tls=tls(tmp_path), idle_timeout_ms=1_000))
 
         assert sidecar.cluster.hosts[0] is kept
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, "handshake"),
+        ({"ca": "other"}, "fail_verify_error"),
+        ({"subject_alt_names": ("x.test",)}, "fail_verify_san"),
+    ],
+)
+async def test_each_handshake_counts_once_by_its_end(tmp_path, fields, name):
+    async with TlsUpstream("good.test") as upstream, Sidecar(upstream.address, tls=tls(tmp_path, **fields)) as sidecar:
+        await (await sidecar.client()).get()
+
+        names = ("connection_error", "fail_verify_error", "fail_verify_san", "handshake")
+        assert [each for each in names if sidecar.stat(f"ssl.{each}") == 1] == [name]
+        sidecar.cluster.reset_counters()
+        assert sum(sidecar.stat(f"ssl.{each}") for each in names) == 0
