@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from outlier import OutlierDetection
-from proxy.config.cluster_config import CircuitBreakers, LbPolicy, LoadBalancerConfig
+from proxy.config.cluster_config import CircuitBreakers, Endpoint, LbPolicy, LoadBalancerConfig
 from proxy.testing import FaultyUpstream
 from tests.proxy.http.raw_upstream import GatedUpstream
 from tests.proxy.http.sidecar import GET, Sidecar, cluster_config, until, virtual_host
@@ -178,9 +178,14 @@ async def test_new_routes_hold_from_the_next_request_on():
         assert [(await client.response()).body, (await client.get()).body] == [b"a", b"b"]
 
 
-async def test_the_same_address_twice_is_one_host():
-    async with FaultyUpstream() as upstream, Sidecar(upstream, upstream) as sidecar:
-        assert [host.address for host in sidecar.cluster.hosts] == [upstream.address]
+async def test_the_same_address_twice_is_one_host_the_first():
+    async with FaultyUpstream() as upstream, Sidecar(upstream) as sidecar:
+        (host,) = sidecar.cluster.hosts
+        endpoints = tuple(Endpoint(address=upstream.address, weight=weight) for weight in (3, 5))
+        sidecar.apply(attrs.evolve(sidecar.cluster.config, endpoints=endpoints))
+
+        assert sidecar.cluster.hosts == (host,)
+        assert host.weight == 3
 
 
 async def test_an_ejected_host_gets_no_request_until_it_returns():

@@ -219,7 +219,7 @@ class Sidecar:
             cluster.close()
         self.deadlines.close()
         if exc is None:
-            assert self.http_stats.downstream_rq_active == 0
+            assert (self.http_stats.downstream_rq_active, self.http_stats.downstream_cx_active) == (0, 0)
             for cluster in clusters:
                 assert (cluster.stats.upstream_rq_active, cluster.stats.upstream_rq_pending_active) == (0, 0)
                 assert cluster.stats.upstream_cx_active == 0

@@ -23,6 +23,21 @@ async def test_requests_on_one_connection_share_one_upstream_connection():
         assert sidecar.http_stats.downstream_cx_total == 1
 
 
+async def test_nothing_is_left_of_a_requests_timers():
+    clock = ManualClock()
+    async with (
+        FaultyUpstream() as upstream,
+        Sidecar(upstream, clock=clock, route={"timeout_ms": 15_000}, idle_timeout_ms=0) as sidecar,
+    ):
+        client = await sidecar.client()
+        for _ in range(20):
+            await client.get()
+        client.abort()
+        await until(lambda: sidecar.listener.connections == 0)
+
+        assert len(sidecar.deadlines) == 0
+
+
 async def test_pipelined_requests_are_answered_in_order():
     async with FaultyUpstream() as upstream, Sidecar(upstream) as sidecar:
         upstream.set(path="/slow", body=b"slow", head_delay_ms=20)

@@ -245,6 +245,24 @@ class TestBackOff:
             assert sidecar.cluster.resources.retries == 0
             assert logged(sidecar)[:2] == (0, "DC")
 
+    @pytest.mark.parametrize("end", ["client", "response"])
+    async def test_nothing_is_left_of_its_timers(self, end):
+        clock = ManualClock()
+        route = retrying(timeout_ms=15_000, per_try_timeout_ms=5_000)
+        async with (
+            FaultyUpstream() as upstream,
+            Sidecar(upstream, clock=clock, route=route, idle_timeout_ms=0) as sidecar,
+        ):
+            upstream.for_next(1, status=503)
+            client = await self._in_back_off(sidecar, upstream)
+            if end == "response":
+                clock.advance(100)
+                await client.response()
+            client.abort()
+            await until(lambda: sidecar.listener.connections == 0)
+
+            assert len(sidecar.deadlines) == 0
+
     async def test_route_timeout_ends_it(self):
         """facts: "a route timeout while a retry waits or runs: 504 UT, no URX"."""
         clock = ManualClock()

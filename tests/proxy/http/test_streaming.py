@@ -6,7 +6,7 @@ import pytest
 
 from proxy.testing import FaultyUpstream
 from tests.proxy.http.raw_upstream import RawUpstream
-from tests.proxy.http.sidecar import GET, WAIT_S, ManualClock, Sidecar, arrived, until
+from tests.proxy.http.sidecar import GET, WAIT_S, ManualClock, Sidecar, arrived, post, until
 
 MIB = 1 << 20
 BIG = 64 * MIB
@@ -139,6 +139,30 @@ async def test_pipelined_requests_wait_unread():
 
         assert sidecar.http_stats.downstream_cx_rx_bytes_total < 2 * MIB
         assert upstream.request_count == 1
+
+
+@pytest.mark.slow
+async def test_pipelined_requests_wait_unread_when_the_body_before_them_had_to_wait():
+    """The host is full, and a further request waits: the end of one reason not to read is not that of the other."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await hear.wait()
+        await reader.readexactly(16 * MIB)
+        read.set()
+        await asyncio.Event().wait()
+
+    hear, read = asyncio.Event(), asyncio.Event()
+    async with RawUpstream(serve) as upstream, Sidecar(upstream.address) as sidecar:
+        client = await sidecar.client()
+        client.send(post(bytes(16 * MIB)) + GET * (16 * MIB // len(GET)))
+        await until(lambda: sidecar.http_stats.downstream_flow_control_paused_reading_total)
+        hear.set()
+        async with asyncio.timeout(WAIT_S):
+            await read.wait()
+        await settle()
+
+        assert sidecar.http_stats.downstream_cx_rx_bytes_total < 18 * MIB
 
 
 async def test_what_follows_an_error_is_not_read_while_a_request_is_answered():
