@@ -143,11 +143,11 @@ class Host:
 
     def set_flag(self, flag: HealthFlag) -> None:
         """Turn one flag on."""
-        self.health_flags |= flag
+        self.health_flags |= int(flag)  # a plain integer, which requests read, not a member of the enum
 
     def clear_flag(self, flag: HealthFlag) -> None:
         """Turn one flag off."""
-        self.health_flags &= ~flag
+        self.health_flags &= ~int(flag)
 
     def put_flag(self, flag: HealthFlag, *, on: bool) -> None:
         """Turn one flag on or off."""

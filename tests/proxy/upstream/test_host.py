@@ -95,3 +95,12 @@ def test_a_flag_can_be_put_either_way():
     subject.put_flag(HealthFlag.FAILED_ACTIVE_HC, on=False)
 
     assert not subject.has_flag(HealthFlag.FAILED_ACTIVE_HC)
+
+
+def test_flags_stay_a_plain_integer_for_those_who_read_them_on_every_request():
+    subject = host(HealthFlag.FAILED_OUTLIER_CHECK)
+    seen = [type(subject.health_flags)]
+    subject.clear_flag(HealthFlag.FAILED_OUTLIER_CHECK)
+    seen.append(type(subject.health_flags))
+
+    assert seen == [int, int]
