@@ -23,6 +23,10 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _REOPEN_SIGNALS = (signal.SIGHUP, signal.SIGUSR1)
 _SIGNALLED = 128  # a shell's convention: this plus the signal's number
 
+# A thread that reads configuration holds requests up for this long each time the loop has waited for a socket; by
+# default for five times as long.
+_SWITCH_INTERVAL_S = 0.001
+
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
@@ -84,6 +88,7 @@ def spare_collector() -> None:
 
 
 async def _serve(bootstrap: Bootstrap) -> None:
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     server = Server(bootstrap)
     loop = asyncio.get_running_loop()
     for number in _STOP_SIGNALS:
