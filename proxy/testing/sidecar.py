@@ -34,6 +34,7 @@ from proxy.testing.ejection_report import (
     names,
     timeline_text,
 )
+from proxy.testing.library_logs import log_as_a_library
 from proxy.testing.sidecar_config import SERVICE_PORT, Rule, sidecar_config
 from proxy.testing.simulated_clock import SimulatedClock
 from proxy.testing.threaded import ThreadedSidecar
@@ -151,6 +152,7 @@ class Sidecar:
         """
         if self._server is not None:
             raise RuntimeError("a Sidecar is started once")
+        log_as_a_library()
         found = sidecar_config(node=self._bootstrap.node, endpoints=self.endpoints, **self._config_arguments)
         listener = ServiceListener(found.service, self._config_arguments["port"], _LOOPBACK)
         bootstrap = attrs.evolve(self._bootstrap, services=(listener,))

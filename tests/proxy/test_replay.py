@@ -8,6 +8,7 @@ import pytest
 from outlier import ConfigError
 from proxy import simulate_command
 from proxy.errors import ProxyError
+from proxy.testing import FaultyUpstream, Sidecar
 
 CLUSTER = "outbound|9080||reviews.default.svc.cluster.local"
 MIDNIGHT_MS = 1_795_996_800_000
@@ -259,3 +260,27 @@ def test_a_log_without_requests_is_an_error(replay):
 def test_refused_rules_are_an_error(replay):
     with pytest.raises(ProxyError, match="maxEjectionPercent"):
         replay([line(1, "a:1")], rule(maxEjectionPercent=130))
+
+
+async def test_the_sidecars_own_log_replays_to_what_the_sidecar_did(tmp_path, replay):
+    """Sweeps are counted from the first request here, from the start there, so times agree within an interval."""
+    config = rule(maxEjectionPercent=50)
+    log = tmp_path / "sidecar.jsonl"
+    async with (
+        FaultyUpstream() as good,
+        FaultyUpstream(status=500) as bad,
+        Sidecar(destination_rule=config, endpoints=[good, bad], access_log=log) as sidecar,
+    ):
+        for _ in range(6):
+            await sidecar.get("/")
+            sidecar.advance(seconds=1)
+        sidecar.advance(seconds=60)
+        await sidecar.get("/")
+        did = [(event.system_ms / 1000, event.data["upstream_url"], event.kind) for event in sidecar.events]
+
+    told, summary = replay(log.read_text().splitlines(), config)
+
+    kinds = {"ejected": "ejection", "unejected": "unejection"}
+    assert [(host, kinds[what]) for _, host, what in told] == [(host, kind) for _, host, kind in did]
+    assert [at_s + MIDNIGHT_MS / 1000 for at_s, *_ in told] == pytest.approx([at_s for at_s, *_ in did], abs=10)
+    assert summary["clusters"]["outbound|80||reviews.default.svc.cluster.local"]["requests"] == 7

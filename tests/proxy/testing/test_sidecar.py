@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import structlog
 import yaml
 
 from outlier import EnvoyRelease, OutlierDetection
@@ -275,3 +276,27 @@ async def test_the_path_reaches_the_upstream_unchanged():
         await sidecar.get("/a%2Fb?c=%7E")
 
         assert good.requests[-1].target == "/a%2Fb?c=%7E"
+
+
+async def test_log_lines_go_to_logging_and_not_to_stdout(capsys, caplog):
+    structlog.reset_defaults()
+    async with (
+        FaultyUpstream(status=500) as bad,
+        Sidecar(outlier_detection=BLOCK | {"maxEjectionPercent": 100}, endpoints=[bad]) as sidecar,
+    ):
+        await eject(sidecar, 3)
+    structlog.reset_defaults()
+
+    assert capsys.readouterr().out == ""
+    assert [line.name for line in caplog.records if "outlier.host_ejected" in line.message] == ["outlier"]
+
+
+async def test_a_configured_structlog_is_left_alone():
+    async with FaultyUpstream() as good:
+        structlog.configure(processors=[structlog.processors.JSONRenderer()])
+        before = structlog.get_config()
+        async with Sidecar(endpoints=[good]):
+            after = structlog.get_config()
+        structlog.reset_defaults()
+
+    assert after == before
