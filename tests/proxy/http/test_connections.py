@@ -190,6 +190,20 @@ class TestDelayedClose:
             clock.advance(3)
             await until(lambda: sidecar.listener.connections == 0)
 
+    async def test_it_has_it_too_when_a_response_is_cut_off(self):
+        """facts: "Envoy closes the downstream connection about 1 s later"."""
+        clock = ManualClock()
+        reply = {"body": b"abcdef", "truncate_at": 3}
+        async with FaultyUpstream(**reply) as upstream, Sidecar(upstream, clock=clock) as sidecar:
+            client = await sidecar.client()
+            client.send(GET)
+            await until(lambda: sidecar.log)
+            clock.advance(998)
+            await asyncio.sleep(0)
+            assert sidecar.listener.connections == 1
+            clock.advance(3)
+            await until(lambda: sidecar.listener.connections == 0)
+
     async def test_client_that_closes_is_not_waited_for(self):
         clock = ManualClock()
         async with Sidecar(clock=clock) as sidecar:

@@ -138,6 +138,7 @@ async def test_circuit_breaker(limits, counter):
         assert response.header_names == ["x-envoy-overloaded", *PLAIN]
         assert response.header("x-envoy-overloaded") == "true"
         assert logged(sidecar) == (503, "UO", "upstream_reset_before_response_started{overflow}", 1)
+        assert sidecar.log[0]["upstream_host"] is None
         assert sidecar.stat(counter) == 1
         assert (await client.get()).status == 503
         assert upstream.request_count == 0

@@ -122,16 +122,21 @@ async def test_connect_timeout_is_a_failed_connect_not_a_timeout(black_hole):
 
 
 async def test_every_request_that_waited_for_a_refused_connection_reports(black_hole):
-    """One connection each: Envoy fails all that wait when one connection fails."""
-    async with Sidecar(black_hole, connect_timeout_ms=60) as sidecar:
+    """Envoy fails all that wait when one connection fails."""
+    limits = CircuitBreakers(max_connections=1)
+    clock = ManualClock()
+    async with Sidecar(black_hole, clock=clock, circuit_breakers=limits) as sidecar:
         (reports,) = sidecar.record()
         clients = [await sidecar.client() for _ in range(3)]
         for client in clients:
             client.send(GET)
+        await until(lambda: sidecar.stat("upstream_rq_pending_active") == 3)
+        clock.advance(2_001)
         for client in clients:
             assert (await client.response()).status == 503
 
         assert reports == [CONNECT_FAILED] * 3
+        assert sidecar.stat("upstream_cx_connect_fail") == 1
 
 
 @pytest.mark.parametrize("fault", ["reset", "close"])
@@ -269,11 +274,11 @@ async def test_each_host_gets_its_own_reports():
     ("reply", "counted"),
     [
         (Reply(), (1, 1, 0)),
-        (Reply(status=404), (1, 1, 0)),
-        (Reply(status=503), (1, 0, 1)),
+        (Reply(status=499), (1, 1, 0)),
+        (Reply(status=500), (1, 0, 1)),
         (Reply(fault="close"), (1, 0, 1)),
     ],
-    ids=["200", "404", "503", "closed"],
+    ids=["200", "499", "500", "closed"],
 )
 async def test_host_counts_requests_successes_and_errors(reply, counted):
     """The columns of `/clusters`: rq_total, rq_success, rq_error."""

@@ -182,6 +182,21 @@ class TestPerTryTimeout:
             assert sidecar.stat("upstream_rq_per_try_timeout") == 2
             await until(lambda: upstream.open_connections == 0)
 
+    async def test_that_ends_with_the_routes_own_is_one_reply(self):
+        clock = ManualClock()
+        route = retrying("", timeout_ms=200, per_try_timeout_ms=200)
+        async with FaultyUpstream(fault="hang") as upstream, Sidecar(upstream, clock=clock, route=route) as sidecar:
+            client = await sidecar.client()
+            client.send(GET)
+            await arrived(upstream)
+            clock.advance(201)
+            assert (await client.response()).status == 504
+            upstream.set(body=b"next")
+
+            assert (await client.get()).body == b"next"
+            assert sidecar.stat("upstream_rq_completed") == 2
+            assert sidecar.stat("upstream_rq_timeout") + sidecar.stat("upstream_rq_per_try_timeout") == 1
+
     async def test_works_without_retries(self):
         clock = ManualClock()
         async with (

@@ -32,6 +32,15 @@ async def test_requests_side_by_side_have_a_connection_each():
         assert (sidecar.cluster.hosts[0].cx_active, sidecar.cluster.hosts[0].rq_active) == (3, 3)
 
 
+async def test_requests_that_wait_open_a_connection_each_at_once(black_hole):
+    async with Sidecar(black_hole) as sidecar:
+        for _ in range(3):
+            (await sidecar.client()).send(GET)
+        await until(lambda: sidecar.stat("upstream_rq_pending_active") == 3)
+
+        assert sidecar.stat("upstream_cx_total") == 3
+
+
 async def test_connection_used_last_is_used_next():
     """The others can then grow old and close."""
     async with GatedUpstream(held="/slow") as upstream, Sidecar(upstream.address) as sidecar:
@@ -60,6 +69,26 @@ async def test_connection_carries_at_most_so_many_requests(limit, connections):
 
         assert upstream.connection_count == connections
         assert sidecar.stat("upstream_cx_max_requests") == (5 // limit if limit else 0)
+
+
+async def test_a_connection_at_its_limit_is_not_given_to_a_request_that_waits():
+    async with (
+        GatedUpstream() as upstream,
+        Sidecar(
+            upstream.address,
+            max_requests_per_connection=1,
+            circuit_breakers=CircuitBreakers(max_connections=1),
+        ) as sidecar,
+    ):
+        clients = [await sidecar.client() for _ in range(3)]
+        for client in clients:
+            client.send(GET)
+        await until(lambda: sidecar.stat("upstream_rq_active") and sidecar.stat("upstream_rq_pending_active") == 2)
+        upstream.release()
+        for client in clients:
+            assert (await client.response()).status == 200
+
+        assert [len(paths) for paths in upstream.paths_of_connections] == [1, 1, 1]
 
 
 class TestIdleTimeout:
