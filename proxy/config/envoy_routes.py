@@ -191,6 +191,8 @@ def _retry(policy: RetryPolicy) -> dict[str, Any]:
         message["retriable_status_codes"] = list(policy.retriable_status_codes)
     if policy.per_try_timeout_ms is not None:
         message["per_try_timeout"] = envoy_duration(policy.per_try_timeout_ms)
+    if policy.per_try_idle_timeout_ms is not None:
+        message["per_try_idle_timeout"] = envoy_duration(policy.per_try_idle_timeout_ms)
     if policy.base_interval_ms is not None:
         message["retry_back_off"] = {"base_interval": envoy_duration(policy.base_interval_ms)}
     if policy.previous_hosts:

@@ -85,10 +85,11 @@ NO_OPERATIONS = HeaderOperations()
 
 @attrs.frozen(kw_only=True)
 class RetryPolicy:
-    """Envoy's `RetryPolicy` as Istio sends it.
+    """Envoy's `RetryPolicy` as Istio sends it; `per_try_idle_timeout_ms`, which Istio never sends, is for programs.
 
-    `retry_on` is the comma-separated list as sent, and may start with a comma. `per_try_timeout_ms` and
-    `base_interval_ms` None mean "not sent": no limit per try, and 25 ms with a maximum of ten times the base.
+    `retry_on` is the comma-separated list as sent, and may start with a comma. `per_try_timeout_ms`,
+    `per_try_idle_timeout_ms` and `base_interval_ms` None mean "not sent": no limit per try, and 25 ms with a maximum
+    of ten times the base.
     `previous_hosts` turns away hosts that failed already, for `host_selection_retry_max_attempts` draws.
     `previous_priorities_update_frequency` set also tries other priorities.
     """
@@ -97,6 +98,7 @@ class RetryPolicy:
     retry_on: str
     retriable_status_codes: tuple[int, ...] = ()
     per_try_timeout_ms: int | None = None
+    per_try_idle_timeout_ms: int | None = None
     base_interval_ms: int | None = None
     previous_hosts: bool = False
     host_selection_retry_max_attempts: int = 1

@@ -13,6 +13,7 @@ from proxy.config.cluster_config import ClusterType
 from proxy.response_flags import ResponseFlag
 from proxy.router import local_reply
 from proxy.router.balancer_context import BalancerContext, make_context
+from proxy.router.idle_attempt import IdleWatchedRequest
 from proxy.router.local_reply import LocalReply
 from proxy.router.mirrored import DeafClient
 from proxy.router.request_body import BUFFER_HIGH_WATER_BYTES, REPLAY_LIMIT_BYTES, RequestBody
@@ -116,7 +117,7 @@ class Exchange:
         self._retry_rules = route.retry_rules
         if route.hash_policies is not None or cluster.config.type is ClusterType.ORIGINAL_DST:
             self._context, self._set_cookies = make_context(route, self.head, self.encoder)
-        self._start_attempt(cluster)
+        self._start_attempt(cluster, route)
 
     def on_request_data(self, data: bytes) -> None:
         """Take a piece of the request's body."""
@@ -170,8 +171,7 @@ class Exchange:
         """The client takes no more of the response (or takes it again)."""
         encoder = self._upstream.encoder if self._upstream is not None else None
         if encoder is not None:
-            turn = encoder.resume_reading if writable else encoder.pause_reading
-            turn()
+            (encoder.resume_reading if writable else encoder.pause_reading)()
 
     def refuse(self, reply: LocalReply) -> None:
         """Answer what cannot be served; if the response has begun, cut it off."""
@@ -196,8 +196,7 @@ class Exchange:
 
     def on_upstream_writable(self, *, writable: bool) -> None:
         """The host takes no more of the request (or takes it again)."""
-        turn = self.encoder.resume_request if writable else self.encoder.pause_request
-        turn()
+        (self.encoder.resume_request if writable else self.encoder.pause_request)()
 
     def on_upstream_interim(self, head: ResponseHead) -> None:
         """Pass an interim head on; `100 Continue` was sent when it was asked for."""
@@ -243,16 +242,16 @@ class Exchange:
         if rules is None or not self._try_again(retriable=rules.retries_reset(reason)):
             self.reply(local_reply.upstream_reset(reason, retried=self.attempts > 1, transport_failure=detail))
 
-    def on_per_try_timeout(self) -> None:
-        """The attempt's own time is up before response headers."""
+    def on_per_try_timeout(self, reply: LocalReply) -> None:
+        """The attempt's own time is up before response headers; `reply` is the answer without another attempt."""
         self._upstream = None
         rules = self._retry_rules
         if rules is None or not self._try_again(retriable=rules.retries_timeout()):
-            self.reply(local_reply.PER_TRY_TIMEOUT)
+            self.reply(reply)
 
     # Attempts
 
-    def _start_attempt(self, cluster: Cluster) -> None:
+    def _start_attempt(self, cluster: Cluster, route: ReadyRoute) -> None:
         self.attempts += 1
         host = cluster.load_balancer.choose_host(self._context)
         if host is None:
@@ -262,7 +261,8 @@ class Exchange:
         self.host = host
         if self._retry is not None:
             self._retry.on_host_attempted(host)
-        self._upstream = UpstreamRequest(self, cluster, host, self._router.deadlines)
+        attempt = IdleWatchedRequest if route.per_try_idle_timeout_ms else UpstreamRequest
+        self._upstream = attempt(self, cluster, host, self._router.deadlines)
         self._upstream.start()
 
     def _cancel_attempt(self) -> None:
@@ -298,12 +298,12 @@ class Exchange:
         return retry
 
     def _on_backoff_end(self) -> None:
-        if self._ended or self._backoff_ms is None or self.cluster is None:
+        route, cluster = self._route, self.cluster
+        if self._ended or self._backoff_ms is None or cluster is None or route is None:
             return  # ended in the same sweep
         self._backoff_ms = None
-        if self._route is not None:
-            self._route.tell_expected_timeout(self.head, self._elapsed_ms())
-        self._start_attempt(self.cluster)
+        route.tell_expected_timeout(self.head, self._elapsed_ms())
+        self._start_attempt(cluster, route)
 
     def _abandon_retries(self, body: RequestBody, *, sent: bool) -> None:
         """The body is too long to be kept for them; what a connection is to be sent first is not let go."""

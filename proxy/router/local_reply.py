@@ -41,6 +41,9 @@ UPGRADE_REFUSED = LocalReply(403, b"", None, "upgrade_failed")
 PER_TRY_TIMEOUT = LocalReply(
     504, b"upstream request timeout", ResponseFlag.UPSTREAM_REQUEST_TIMEOUT, "upstream_per_try_timeout"
 )
+PER_TRY_IDLE_TIMEOUT = LocalReply(
+    504, b"upstream request timeout", ResponseFlag.UPSTREAM_REQUEST_TIMEOUT, "upstream_per_try_idle_timeout"
+)
 REQUEST_HEADER_TIMEOUT = LocalReply(408, b"request header timeout", None, "request_header_timeout")
 
 RESET_FLAGS = {

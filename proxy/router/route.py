@@ -38,6 +38,7 @@ class ReadyRoute:
         "matches",
         "mirrors",
         "only_cluster",
+        "per_try_idle_timeout_ms",
         "per_try_timeout_ms",
         "retry_rules",
         "rewrite",
@@ -51,6 +52,7 @@ class ReadyRoute:
         self.matches: Callable[[RequestHead], bool] | None = compile_match(config.match)
         self.timeout_ms = action.timeout_ms
         self.per_try_timeout_ms = 0 if retry is None else retry.per_try_timeout_ms or 0
+        self.per_try_idle_timeout_ms = 0 if retry is None else retry.per_try_idle_timeout_ms or 0
         self.retry_rules = None if retry is None else RetryRules(retry)
         self.hash_policies = HashPolicies(action.hash_policy) if action.hash_policy else None
         self.fault = config.fault

@@ -12,6 +12,7 @@ from proxy.cluster.cluster import Cluster
 from proxy.codec.headers import HeaderList
 from proxy.codec.http1_response import ResponseHead
 from proxy.deadlines import Deadlines
+from proxy.router.local_reply import PER_TRY_TIMEOUT
 from proxy.router.route import ReadyRoute
 from proxy.upstream.host import HealthFlag, Host
 from proxy.upstream.stream import RequestEncoder, ResetReason
@@ -150,7 +151,7 @@ class UpstreamRequest:
             return  # ended in the same sweep
         self._cluster.stats.upstream_rq_per_try_timeout += 1
         self.time_out(responding=False)
-        self._exchange.on_per_try_timeout()
+        self._exchange.on_per_try_timeout(PER_TRY_TIMEOUT)
 
     def _clear_per_try_timeout(self) -> None:
         if self._per_try_timeout_ms:

@@ -51,6 +51,7 @@ class ClusterStats:
     upstream_rq_pending_failure_eject: int = 0
     upstream_rq_pending_overflow: int = 0
     upstream_rq_pending_total: int = 0
+    upstream_rq_per_try_idle_timeout: int = 0
     upstream_rq_per_try_timeout: int = 0
     upstream_rq_retry: int = 0
     upstream_rq_retry_backoff_exponential: int = 0

@@ -44,6 +44,7 @@ def retries(retry_on: str = "", num_retries: int = 2, **fields: Any) -> RetryPol
 ACTIONS: Mapping[str, Mapping[str, Any]] = {
     "b": {},
     "nocluster": {"cluster": "outbound|80||nowhere"},
+    "ptidle": {"retry": retries("5xx", 1, per_try_idle_timeout_ms=200)},
     "ptt": {"retry": retries(per_try_timeout_ms=200)},
     "ptt5xx": {"retry": retries("5xx", per_try_timeout_ms=200)},
     "pttgw": {"retry": retries("gateway-error", 1, per_try_timeout_ms=200)},

@@ -33,10 +33,6 @@ DIFFERENCES: Mapping[str, Mapping[str, str]] = {
         "obs-fold": "a folded header is refused: not every reader joins its lines",
         "two hosts": "a second Host is refused: no reader agrees with another on what `a,b` names",
     },
-    "local-replies": {
-        "per-try idle timeout": "Istio has no per_try_idle_timeout",
-        "per-try idle timeout after headers": "Istio has no per_try_idle_timeout",
-    },
     "headers": {"host with port": "the port of an authority is kept, as by a listener that is not told to strip it"},
 }
 
