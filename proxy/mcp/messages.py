@@ -15,11 +15,8 @@ class Code(enum.IntEnum):
     CANCELLED = 1
     UNKNOWN = 2
     INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    RESOURCE_EXHAUSTED = 8
     UNIMPLEMENTED = 12
     UNAVAILABLE = 14
-    UNAUTHENTICATED = 16
 
 
 @attrs.frozen

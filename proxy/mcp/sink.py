@@ -5,7 +5,7 @@ Pure: a message and the outcome of decoding it come in, a request and changes of
 protocol's text: one bad resource keeps its last good version and is refused by name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
@@ -42,11 +42,6 @@ class Sink:
     def __init__(self, collections: Mapping[str, bool], mode: FeedMode = FeedMode.SPEC) -> None:
         self._collections = {name: _Collection(incremental) for name, incremental in collections.items()}
         self._mode = mode
-
-    @property
-    def collections(self) -> Iterable[str]:
-        """What is asked for."""
-        return self._collections.keys()
 
     @property
     def synced(self) -> frozenset[str]:

@@ -30,7 +30,6 @@ _UNLIMITED = -1
 _MIN_PING_INTERVAL_MS = 5_000  # of clients; grpc's own 5 minutes would end connections that probe more often
 _STOP_WAIT_S = 1.0
 _SETTLE_TURNS = 10
-_NO_RECONNECTS_MS = 100  # the feed decides when to dial again, so a channel must not wait on its own
 
 Handler = Callable[[Stream, str], Awaitable[None]]
 """Serves a stream of the peer with that address; returns, or raises StreamRefusedError, to end it."""
@@ -129,9 +128,8 @@ async def dial(address: str, path: str, options: ConnectionOptions) -> Stream:
     Raises:
         StreamError: It cannot be reached, or a file of the TLS options cannot be read (yet).
     """
-    channel_options = [*_options(options), ("grpc.initial_reconnect_backoff_ms", _NO_RECONNECTS_MS)]
     # Each connection is one of its own: a shared one would share its fate, and outlive its options.
-    channel_options.append(("grpc.use_local_subchannel_pool", 1))
+    channel_options = [*_options(options), ("grpc.use_local_subchannel_pool", 1)]
     if options.tls is None:
         channel = grpc.aio.insecure_channel(address, channel_options)
     else:
