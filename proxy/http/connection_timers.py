@@ -38,6 +38,9 @@ class TimedConnection(Protocol):
     def close_when_idle(self) -> None:
         """Close now, or behind the response under way."""
 
+    def abort(self) -> None:
+        """Close at once, whatever is unsent."""
+
     def end_idle_request(self) -> None:
         """End the request under way: neither side sends anything of it."""
 
@@ -108,7 +111,9 @@ class ConnectionTimers:
             if busy:
                 self._stats.downstream_rq_idle_timeout += 1
                 connection.end_idle_request()
-            elif connection.keep_alive and not connection.closing:
+            elif connection.closing:
+                connection.abort()  # its client does not take what is left
+            elif connection.keep_alive:
                 self._stats.downstream_cx_idle_timeout += 1
                 self._start_drain()
 

@@ -161,6 +161,9 @@ class Listener:
         self._empty.clear()
         self.stats.downstream_cx_total += 1
         self.stats.downstream_cx_active += 1
+        if self._tls is not None:
+            self.stats.downstream_cx_ssl_total += 1
+            self.stats.downstream_cx_ssl_active += 1
         return True
 
     def on_disconnected(self, connection: DownstreamConnection) -> None:
@@ -169,5 +172,7 @@ class Listener:
             return
         self._connections.remove(connection)
         self.stats.downstream_cx_active -= 1
+        if self._tls is not None:
+            self.stats.downstream_cx_ssl_active -= 1
         if not self._connections:
             self._empty.set()

@@ -8,7 +8,7 @@ from proxy.stats import Metric, MetricKind
 
 STAT_PREFIX = "outbound"
 
-_GAUGES = frozenset({"downstream_cx_active", "downstream_rq_active"})
+_GAUGES = frozenset({"downstream_cx_active", "downstream_cx_ssl_active", "downstream_rq_active"})
 _CLASSES = (1, 2, 3, 4, 5)
 
 
@@ -28,6 +28,8 @@ class HttpStats:
     downstream_cx_overflow: int = 0
     downstream_cx_protocol_error: int = 0
     downstream_cx_rx_bytes_total: int = 0
+    downstream_cx_ssl_active: int = 0
+    downstream_cx_ssl_total: int = 0
     downstream_cx_total: int = 0
     downstream_cx_tx_bytes_total: int = 0
     downstream_flow_control_paused_reading_total: int = 0

@@ -2,11 +2,15 @@
 
 import asyncio
 
+import attrs
 import pytest
 
 from proxy.config.listener_options import ListenerOptions
+from proxy.deadlines import Deadlines
 from proxy.http.client_socket import DELAYED_CLOSE_MS
-from proxy.http.connection_timers import DRAIN_TIMEOUT_MS
+from proxy.http.connection_timers import DRAIN_TIMEOUT_MS, ConnectionTimers
+from proxy.http.stats import HttpStats
+from proxy.router.local_reply import LocalReply
 from proxy.testing import FaultyUpstream
 from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, arrived, logged, post, until
 
@@ -17,6 +21,30 @@ def limited(clock: ManualClock, *upstreams: FaultyUpstream, **options: int) -> S
     """Return a sidecar with only these limits."""
     none = {"idle_timeout_ms": 0, "stream_idle_timeout_ms": 0}
     return Sidecar(*upstreams, clock=clock, route={"timeout_ms": 0}, options=ListenerOptions(**(none | options)))
+
+
+@attrs.define
+class Closing:
+    """A connection that was told to close and has something unsent."""
+
+    active_at: float
+    keep_alive: bool = False
+    closing: bool = True
+    started_at: float = 1.0
+    busy: bool = False
+    aborted: bool = False
+
+    def close_when_idle(self) -> None:
+        """Nothing more can be done."""
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def end_idle_request(self) -> None:
+        raise AssertionError("there is no request")
+
+    def answer_and_close(self, reply: LocalReply) -> None:
+        raise AssertionError("there is no head")
 
 
 class TestIdleTimeout:
@@ -79,6 +107,18 @@ class TestIdleTimeout:
             clock.advance(200_000)
 
             assert sidecar.http_stats.downstream_cx_idle_timeout == 0
+
+    def test_client_that_does_not_take_its_last_response_is_cut_off(self):
+        """Its connection is closed behind what is unsent, which may be never."""
+        clock = ManualClock()
+        connection = Closing(active_at=clock.time())
+        timers = ConnectionTimers(connection, Deadlines(clock), ListenerOptions(idle_timeout_ms=60_000), HttpStats())
+        timers.start()
+        clock.advance(59_999)
+        assert not connection.aborted
+        clock.advance(1)
+
+        assert connection.aborted
 
     async def test_none_is_set_without_limits(self):
         clock = ManualClock()

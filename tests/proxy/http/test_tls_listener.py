@@ -31,6 +31,11 @@ async def test_request_in_tls_is_served_and_the_host_is_told(tmp_path):
 
         assert (await connection.get()).body == b"x"
         assert upstream.requests[0].header("x-forwarded-proto") == "https"
+        stats = sidecar.http_stats
+        assert (stats.downstream_cx_ssl_active, stats.downstream_cx_ssl_total) == (1, 1)
+        connection.abort()
+        await until(lambda: stats.downstream_cx_active == 0)
+        assert (stats.downstream_cx_ssl_active, stats.downstream_cx_ssl_total) == (0, 1)
 
 
 async def test_plain_text_is_not_answered(tmp_path):
