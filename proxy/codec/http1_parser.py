@@ -25,6 +25,9 @@ MAX_HEAD_BYTES = 60 * 1024  # Envoy's max_request_headers_kb
 MAX_HEADERS = 100  # Envoy's max_headers_count
 
 
+_NOTHING: list[Any] = []
+
+
 class End:
     """The end of a message; `trailers` are those of a chunked body, empty otherwise."""
 
@@ -119,6 +122,17 @@ class Http1Parser:
         After an event that is a `ProtocolError` the parser must not be fed again.
         """
         events = self._events = []
+        self._parse(data, events)
+        self._events = _NOTHING  # or an idle connection would keep the last body it has passed on
+        return events
+
+    def close(self) -> None:
+        """Let go of llhttp: the two hold each other, and the collector would find that out late."""
+        self._llhttp = None
+        self._events = _NOTHING
+
+    def _parse(self, data: bytes, events: list[Any]) -> None:
+        """Add the events of one read to `events`."""
         if self._body_left or self._until_close:
             data = self._pass_body(data)
         self._read_bytes = len(data)
@@ -133,13 +147,13 @@ class Http1Parser:
                 cause = error.__context__
                 if not isinstance(cause, ProtocolError):
                     raise
-                events.append(cause)
-                return events
+                events.append(cause.with_traceback(None))
+                return
             except httptools.HttpParserUpgrade as upgrade:
                 data = self._on_upgrade(data[upgrade.args[0] :])
             except httptools.HttpParserError as error:
                 events.append(self._translate(str(error)))
-                return events
+                return
         if self._in_head:
             if self._head_bytes > self._max_head_bytes:
                 events.append(head_too_large())
@@ -149,7 +163,6 @@ class Http1Parser:
             self._body_left = self._content_length - self._body_seen
             self._content_length = -1
             self._llhttp = self._new_llhttp()
-        return events
 
     def _pass_body(self, data: bytes) -> bytes:
         """Emit body bytes that need no parsing; return what follows the body."""

@@ -150,10 +150,10 @@ class DownstreamConnection(asyncio.Protocol):
         idle = self._exchange is None and not self._queue and not self._write_paused
         if idle and len(events) == 1 and type(events[0]) is RequestHead:
             self._begin(events[0])  # by far the most frequent read: one request without a body
-            return
-        self._queue.extend(events)
-        if not self._pumping:
-            self._pump()
+        else:
+            self._queue.extend(events)
+            if not self._pumping:
+                self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone, or we closed."""
@@ -162,14 +162,15 @@ class DownstreamConnection(asyncio.Protocol):
         listener = self._listener
         self._socket.on_lost()
         self._timers.stop()
+        del self._timers  # it holds us as we hold it; the collector would find out late
+        self._parser.close()
         listener.on_disconnected(self)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             listener.stats.downstream_cx_destroy_active_rq += 1
             listener.stats.downstream_rq_active -= 1
             exchange.on_client_gone()
-            if listener.on_exchange_end is not None:
-                listener.on_exchange_end(self, exchange)
+            listener.log(self, exchange)
 
     def eof_received(self) -> bool:
         """The client sends no more: the end of everything, as in Envoy, but for a tunnel's other direction."""
@@ -358,8 +359,7 @@ class DownstreamConnection(asyncio.Protocol):
         listener = self._listener
         if exchange is not None:
             listener.stats.downstream_rq_active -= 1
-            if listener.on_exchange_end is not None:
-                listener.on_exchange_end(self, exchange)
+            listener.log(self, exchange)
         if not self.keep_alive:
             self.closing = True
             if self._request_ended:

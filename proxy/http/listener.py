@@ -76,7 +76,7 @@ class Listener:
         self.random = random
         self.date = DateProvider()
         self.draining = False
-        self.on_exchange_end = on_exchange_end
+        self._on_exchange_end = on_exchange_end
         self._routes = routes
         self._tls = tls
         self._connections: set[DownstreamConnection] = set()
@@ -165,6 +165,11 @@ class Listener:
             self.stats.downstream_cx_ssl_total += 1
             self.stats.downstream_cx_ssl_active += 1
         return True
+
+    def log(self, connection: DownstreamConnection, exchange: Exchange) -> None:
+        """Tell whoever wants to know that an exchange has ended."""
+        if self._on_exchange_end is not None:
+            self._on_exchange_end(connection, exchange)
 
     def on_disconnected(self, connection: DownstreamConnection) -> None:
         """Count a client out, if it was in."""

@@ -215,6 +215,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request, or leave the pool quietly."""
+        self._parser.close()
         if self.closed:
             return
         self.closed = True
