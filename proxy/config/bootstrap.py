@@ -294,7 +294,9 @@ class Bootstrap(ListenerOptions):
 
 def options() -> tuple[Option, ...]:
     """Return every option of `outlier run` that has a flag, but `--bootstrap`, in the order of its help."""
-    fields = (field for field in attrs.fields(Bootstrap) if OPTION in field.metadata)
+    fields = [field for field in attrs.fields(Bootstrap) if OPTION in field.metadata]
+    of_listeners = {field.name for field in attrs.fields(ListenerOptions)}
+    fields.sort(key=lambda field: field.name in of_listeners)  # attrs has what is inherited first
     described = ((field.name, field.metadata[OPTION]) for field in fields)
     return tuple(attrs.evolve(option, field=name, name=option.name or name) for name, option in described)
 
