@@ -115,6 +115,17 @@ async def test_a_request_under_way_survives(change):
         assert (await client.response()).body == b"slow"
 
 
+async def test_new_limits_of_connections_hold_for_hosts_that_stay():
+    async with FaultyUpstream() as upstream, Sidecar(upstream) as sidecar:
+        client = await sidecar.client()
+        await client.get()
+        sidecar.apply(cluster_config([upstream], max_requests_per_connection=1))
+        for _ in range(3):
+            await client.get()
+
+        assert [request.connection for request in upstream.requests] == [1, 1, 2, 3]
+
+
 async def test_a_removed_cluster_drains():
     async with GatedUpstream(held="/slow") as upstream, Sidecar(upstream.address) as sidecar:
         idle, busy = await sidecar.client(), await sidecar.client()

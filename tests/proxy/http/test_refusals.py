@@ -96,6 +96,14 @@ async def test_error_inside_a_body_ends_the_request():
         assert [result.name for result, _ in reports] == ["LOCAL_ORIGIN_CONNECT_SUCCESS"]
 
 
+async def test_refusal_behind_a_head_request_has_its_body():
+    async with FaultyUpstream() as upstream, Sidecar(upstream) as sidecar:
+        client = await sidecar.client()
+        await client.get(method="HEAD")
+
+        assert (await client.request(b"garbage\r\n\r\n")).body == b"Bad Request"
+
+
 async def test_requests_before_the_refused_one_are_answered_first():
     async with FaultyUpstream(body=b"ok") as upstream, Sidecar(upstream) as sidecar:
         client = await sidecar.client()

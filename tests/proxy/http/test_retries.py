@@ -144,6 +144,18 @@ async def test_a_refusal_in_the_middle_of_the_body_is_tried_again_with_the_whole
         assert bytes(upstream.requests[-1].body) == b"abcdef"
 
 
+async def test_a_long_body_behind_a_response_that_has_begun_abandons_nothing():
+    reply = {"body": b"ab", "truncate_at": 1, "end": "hang", "early": True}
+    async with FaultyUpstream(**reply) as upstream, Sidecar(upstream, route=retrying()) as sidecar:
+        client = await sidecar.client()
+        client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000001\r\n\r\n")
+        await client.reader.readuntil(b"\r\n\r\na")
+        client.send(bytes(2_000_000))
+        await until(lambda: len(upstream.requests[0].body) == 2_000_000)
+
+        assert sidecar.stat("retry_or_shadow_abandoned") == 0
+
+
 @pytest.mark.parametrize("first", [Reply(status=503), Reply(fault="close")], ids=["503", "closed"])
 async def test_an_upgrade_is_tried_again_too(first):
     switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello"

@@ -141,6 +141,17 @@ async def test_pipelined_requests_wait_unread():
         assert upstream.request_count == 1
 
 
+async def test_pipelined_requests_wait_unread_behind_one_that_was_answered():
+    async with FaultyUpstream(fault="hang") as upstream, Sidecar(upstream) as sidecar:
+        upstream.for_next(1, status=200)
+        client = await sidecar.client()
+        client.send(GET * (8 * MIB // len(GET)))
+        await arrived(upstream, 2)
+        await settle()
+
+        assert sidecar.http_stats.downstream_cx_rx_bytes_total < 2 * MIB
+
+
 @pytest.mark.slow
 async def test_pipelined_requests_wait_unread_when_the_body_before_them_had_to_wait():
     """The host is full, and a further request waits: the end of one reason not to read is not that of the other."""

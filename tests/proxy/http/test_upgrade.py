@@ -76,6 +76,31 @@ async def test_bytes_sent_along_with_the_heads_are_not_lost():
         assert await read(peer.reader, 15) == b"from the client"
 
 
+async def test_much_that_is_sent_ahead_of_the_answer_is_not_lost():
+    """More than may wait: the client is not read until the host has answered, and then it is."""
+    early = bytes(range(256)) * 4_096
+    answer = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await answer.wait()
+        writer.write(SWITCH)
+        received = await reader.readexactly(len(early) + 4)
+        writer.write(b"same" if received == early + b"late" else b"else")
+
+    async with RawUpstream(serve) as upstream, Sidecar(upstream.address) as sidecar:
+        client = await sidecar.client()
+        client.send(ASK + early)
+        await until(lambda: sidecar.stat("upstream_rq_active"))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        answer.set()
+        assert (await client.response()).status == 101
+        client.send(b"late")
+
+        assert await read(client.reader, 4) == b"same"
+
+
 async def test_upstream_that_closes_ends_the_tunnel_and_is_charged():
     """CASES SEM-13, as Envoy: the end of the upstream's side after a 101 is a failed connect."""
     async with Peer() as peer, Sidecar(peer.address) as sidecar:
@@ -135,7 +160,7 @@ async def test_protocols_that_are_not_tunnelled_are_refused(protocol):
         client.send(ASK.replace(b"websocket", protocol.encode()))
         response = await client.response()
 
-        assert (response.status, response.body) == (403, b"")
+        assert (response.status, response.body, response.header("connection")) == (403, b"", "close")
         assert sidecar.log[0]["response_code_details"] == "upgrade_failed"
         assert upstream.request_count == 0
 
