@@ -1,8 +1,8 @@
 """A file that one line after another goes to, and that somebody may rename while it is open (logrotate)."""
 
+import os
 import sys
 from pathlib import Path
-from typing import TextIO
 
 from proxy.errors import ProxyError
 
@@ -29,11 +29,15 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = self._open()
+        self._descriptor = self._open()
 
     def write_line(self, line: str) -> None:
         """Append one line, without its newline."""
-        self._file.write(line + "\n")
+        if self._path == STDOUT:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+        else:
+            os.write(self._descriptor, f"{line}\n".encode())
 
     def reopen(self) -> None:
         """Close and open again by name; if that fails the open file stays in use.
@@ -43,19 +47,17 @@ class LogFile:
         """
         new = self._open()
         self.close()
-        self._file = new
+        self._descriptor = new
 
     def close(self) -> None:
         """Close the file; stdout stays open."""
-        if self._path == STDOUT:
-            self._file.flush()
-        else:
-            self._file.close()
+        if self._path != STDOUT:
+            os.close(self._descriptor)
 
-    def _open(self) -> TextIO:
+    def _open(self) -> int:
         if self._path == STDOUT:
-            return sys.stdout
+            return -1
         try:
-            return self._path.open("a", encoding="utf-8", buffering=1)
+            return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as exc:
             raise LogFileError(self._path, exc.strerror or str(exc)) from exc

@@ -10,6 +10,8 @@ from proxy.log_file import LogFile
 from proxy.response_flags import ResponseFlag, flags_text
 from proxy.router.exchange import Exchange
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class AccessLog:
     """Writes the canonical line of each exchange that has ended.
@@ -21,17 +23,22 @@ class AccessLog:
     def __init__(self, file: LogFile, time_source: TimeSource) -> None:
         self._file = file
         self._time_source = time_source
+        self._second = -1
+        self._second_text = ""  # formatted once a second
 
     def __call__(self, connection: DownstreamConnection, exchange: Exchange) -> None:
         """Write the line of `exchange`."""
         head = exchange.head
         now_ms = self._time_source.system_ms()
         duration_ms = connection.duration_ms
-        started = datetime.fromtimestamp((now_ms - duration_ms) / 1000, UTC)
+        started_ms = now_ms - duration_ms
+        if started_ms // 1000 != self._second:
+            self._second = started_ms // 1000
+            self._second_text = datetime.fromtimestamp(self._second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         flags = (*exchange.flags, ResponseFlag.EJECTED_UPSTREAM) if exchange.in_panic else exchange.flags
         request_id = get_header(head.headers, b"x-request-id")
         line = {
-            "start_time": started.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "start_time": f"{self._second_text}.{started_ms % 1000:03}Z",
             "method": head.method.decode("latin-1") or None,
             "path": (get_header(head.headers, b"x-envoy-original-path") or head.path).decode("latin-1") or None,
             "authority": head.authority.decode("latin-1") or None,
@@ -48,4 +55,4 @@ class AccessLog:
             "request_id": request_id.decode("latin-1") if request_id is not None else None,
             "downstream_remote_address": connection.remote_address,
         }
-        self._file.write_line(json.dumps(line, separators=(",", ":")))
+        self._file.write_line(_encode(line))
