@@ -189,6 +189,7 @@ def large(services: int) -> dict[str, object]:
         folder.mkdir()
         for first in range(0, services, SERVICES_PER_FILE):
             write(folder, f"services-{first}", *(service(first + index, 0) for index in range(SERVICES_PER_FILE)))
+        move(folder, 0)  # there from the start: what is measured is a change of endpoints, not a new service
         write(folder, "hot", entry("hot", [{"address": "127.0.0.1", "ports": {"http": nginx.port}}]))
         with fed(folder) as sidecar:
             latencies: dict[str, list[float]] = {"at_rest": [], "during": []}
@@ -222,9 +223,13 @@ def change_each_second(folder: Path, stop: threading.Event, writes: list[float])
     generation = 0
     while not stop.wait(1):
         generation += 1
-        endpoints: list[dict[str, object]] = [{"address": f"10.255.255.{generation % 250 + 1}"}]
         writes.append(time.time())
-        write(folder, "moving", entry("moving", endpoints))
+        move(folder, generation)
+
+
+def move(folder: Path, generation: int) -> None:
+    """Write the service whose endpoint changes."""
+    write(folder, "moving", entry("moving", [{"address": f"10.255.255.{generation % 250 + 1}"}]))
 
 
 def show(title: str, figures: dict[str, object], limit_ms: int) -> bool:
