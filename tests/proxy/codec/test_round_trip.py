@@ -3,7 +3,8 @@
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import assume, example, given
+import pytest
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from proxy.codec.headers import HeaderList
@@ -12,6 +13,10 @@ from proxy.codec.http1_parser import End, ProtocolError
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from tests.proxy.codec.messages import RESPONSE_TABLE, feed, request_parser, response_parser, summary
+
+pytestmark = pytest.mark.slow
+
+patient = settings(deadline=None)  # an example may wait for a busy machine
 
 TOKEN = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
 VISIBLE = bytes([*range(0x21, 0x7F), *range(0x80, 0x100)])
@@ -64,6 +69,7 @@ def cut(data: bytes, places: list[float]) -> list[bytes]:
 places = st.lists(st.floats(0, 1), max_size=6)
 
 
+@patient
 @given(
     messages=st.lists(st.tuples(methods, targets, headers, bodies()), min_size=1, max_size=3),
     places=places,
@@ -87,6 +93,7 @@ def test_requests_come_out_as_they_went_in(messages, places):
     )
 
 
+@patient
 @given(
     status=st.integers(200, 599).filter(lambda status: status not in {204, 304}),
     lines=headers,
@@ -157,6 +164,7 @@ def is_well_ordered(events: list[Any]) -> bool:
     return True
 
 
+@patient
 @given(data=st.one_of(st.binary(max_size=80), mangled(REQUEST)), places=places)
 @example(data=b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", places=[])
 @example(data=b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", places=[])
@@ -167,6 +175,7 @@ def test_no_request_bytes_raise(data, places):
     assert is_well_ordered(events), summary(events)
 
 
+@patient
 @given(data=st.one_of(st.binary(max_size=80), mangled(RESPONSE)), head_request=st.booleans(), places=places)
 @example(data=b"HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nabc", head_request=False, places=[])
 def test_no_response_bytes_raise(data, head_request, places):
@@ -183,6 +192,7 @@ def test_no_response_bytes_raise(data, head_request, places):
     assert isinstance(parser.end_of_stream(), list)
 
 
+@patient
 @given(data=st.binary(min_size=1, max_size=80))
 def test_what_is_not_http_ends_in_an_error(data):
     """A first line that no method begins."""
