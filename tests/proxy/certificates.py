@@ -1,11 +1,14 @@
 """Certificates made for one run of the tests: an authority, whom it vouches for, and files of them."""
 
 import ssl
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 import attrs
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
 
 @cache
@@ -14,9 +17,13 @@ def authority(name: str) -> trustme.CA:
     return trustme.CA(organization_name=name)
 
 
-@cache
 def issued(*names: str, by: str = "ours") -> trustme.LeafCert:
-    """Return a certificate for these names."""
+    """Return the certificate for these names; the same one each time."""
+    return _issued(names, by)
+
+
+@cache
+def _issued(names: tuple[str, ...], by: str) -> trustme.LeafCert:
     return authority(by).issue_cert(*names)
 
 
@@ -61,3 +68,23 @@ def client_context(*names: str, ca: str = "ours") -> ssl.SSLContext:
     if names:
         issued(*names).configure_cert(context)
     return context
+
+
+def write_crl(folder: Path, *revoked: trustme.LeafCert, by: str = "ours") -> Path:
+    """Write what an authority has revoked and return the file."""
+    ca = authority(by)
+    issuer = x509.load_pem_x509_certificate(ca.cert_pem.bytes())
+    key = serialization.load_pem_private_key(ca.private_key_pem.bytes(), None)
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(issuer.subject)
+        .last_update(datetime(2000, 1, 1, tzinfo=UTC))
+        .next_update(datetime(3000, 1, 1, tzinfo=UTC))
+    )
+    for leaf in revoked:
+        serial = x509.load_pem_x509_certificate(leaf.cert_chain_pems[0].bytes()).serial_number
+        entry = x509.RevokedCertificateBuilder().serial_number(serial)
+        builder = builder.add_revoked_certificate(entry.revocation_date(datetime(2000, 1, 1, tzinfo=UTC)).build())
+    path = folder / f"{by}.crl"
+    path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return path

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from outlier import Result
 from proxy.config.cluster_config import TlsMode, UpstreamTls
 from proxy.testing import FaultyUpstream
-from tests.proxy.certificates import authority, write_ca, write_pair
+from tests.proxy.certificates import authority, issued, write_ca, write_crl, write_pair
 from tests.proxy.http.raw_upstream import RawUpstream
 from tests.proxy.http.sidecar import ManualClock, Sidecar, cluster_config, logged, until
 from tests.proxy.http.tls_upstream import TlsUpstream
@@ -102,6 +102,14 @@ async def test_certificate_for_nobody_configured_is_a_connect_failure(tmp_path):
 async def test_sni_without_names_takes_any_certificate_of_the_authority(tmp_path):
     """As Istio has it: only the chain is verified."""
     async with TlsUpstream("else.test") as upstream, Sidecar(upstream.address, tls=tls(tmp_path)) as sidecar:
+        assert (await seen(sidecar))["sni"] == "good.test"
+
+
+async def test_revoked_certificate_is_a_connect_failure_and_another_is_not(tmp_path):
+    settings = tls(tmp_path, ca_crl=str(write_crl(tmp_path, issued("gone.test"))))
+    async with TlsUpstream("gone.test") as upstream, Sidecar(upstream.address, tls=settings) as sidecar:
+        assert "certificate_revoked" in await failure(sidecar)
+    async with TlsUpstream("good.test") as upstream, Sidecar(upstream.address, tls=settings) as sidecar:
         assert (await seen(sidecar))["sni"] == "good.test"
 
 
