@@ -29,7 +29,9 @@ def test_reply_to_a_lost_attempt(reason, status, text, flag, details, retried, p
 
 
 def test_words_of_the_operating_system_are_in_the_details_only():
-    reply = upstream_reset(ResetReason.CONNECTION_FAILURE, transport_failure="delayed_connect_error: Connection refused")
+    reply = upstream_reset(
+        ResetReason.CONNECTION_FAILURE, transport_failure="delayed_connect_error: Connection refused"
+    )
 
     assert b"refused" not in reply.body
     assert reply.details == (
