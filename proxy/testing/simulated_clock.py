@@ -10,6 +10,8 @@ import attrs
 
 from outlier import Detector, SimulatedTime
 
+EPOCH_MS = 946_684_800_000  # the wall clock starts at 2000-01-01T00:00:00Z: logs of a test are recognized, and sort
+
 
 class SimulatedClock(SimulatedTime):
     """Simulated time with the sweeps of the detectors that are driven by it.
@@ -30,7 +32,7 @@ class SimulatedClock(SimulatedTime):
 
     __slots__ = ("_driven",)
 
-    def __init__(self, now_ms: int = 0, *, epoch_ms: int = 0) -> None:
+    def __init__(self, now_ms: int = 0, *, epoch_ms: int = EPOCH_MS) -> None:
         super().__init__(now_ms, epoch_ms=epoch_ms)
         self._driven: list[DrivenDetector] = []
 

@@ -11,6 +11,7 @@ from outlier import EnvoyRelease, OutlierDetection
 from proxy.push.file_source import ConfigRejectedError
 from proxy.testing import FaultyUpstream, Sidecar, SimulatedClock
 from proxy.testing.sidecar_config import SidecarConfigError
+from proxy.testing.simulated_clock import EPOCH_MS
 
 BLOCK = {"consecutive5xxErrors": 3, "interval": "10s", "baseEjectionTime": "30s", "maxEjectionPercent": 50}
 SPEC = {"host": "reviews", "trafficPolicy": {"loadBalancer": {"simple": "ROUND_ROBIN"}, "outlierDetection": BLOCK}}
@@ -190,7 +191,7 @@ async def test_events_are_those_of_the_detectors():
         await eject(sidecar)
         sidecar.advance(minutes=0.5)
 
-        assert [(event.kind, event.system_ms, event.data["upstream_url"]) for event in sidecar.events] == [
+        assert [(event.kind, event.system_ms - EPOCH_MS, event.data["upstream_url"]) for event in sidecar.events] == [
             ("ejection", 0, bad.address),
             ("unejection", 30_000, bad.address),
         ]
