@@ -23,7 +23,7 @@ class AccessLog:
     def __init__(self, file: LogFile, time_source: TimeSource) -> None:
         self._file = file
         self._time_source = time_source
-        self._second = -1
+        self._second: int | None = None
         self._second_text = ""  # formatted once a second
 
     def __call__(self, connection: DownstreamConnection, exchange: Exchange) -> None:
