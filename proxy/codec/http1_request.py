@@ -53,6 +53,18 @@ class RequestHead:
         self.headers = headers
         self.marks = marks
 
+    def copy(self) -> "RequestHead":
+        """Return a head that may be changed without this one changing."""
+        head = RequestHead(self.method, self.path, self.authority, self.headers.copy(), self.marks)
+        if self.marks & _BEYOND_HOST:
+            head.content_length = self.content_length
+            head.chunked = self.chunked
+            head.end_stream = self.end_stream
+            head.keep_alive = self.keep_alive
+            head.expects_continue = self.expects_continue
+            head.upgrade = self.upgrade
+        return head
+
     def __repr__(self) -> str:
         return f"RequestHead({self.method!r}, {self.path!r}, {self.authority!r})"
 
@@ -86,6 +98,9 @@ class RequestParser(Http1Parser):
             self._held += data
             return []
         return super().feed(data)
+
+    def _may_remember(self, events: list[Any]) -> bool:
+        return len(events) == 1 and type(events[0]) is RequestHead and events[0].end_stream and not events[0].upgrade
 
     @property
     def held_bytes(self) -> int:
@@ -198,6 +213,7 @@ class RequestParser(Http1Parser):
     def on_message_complete(self) -> None:
         """Emit the end, unless the head was all."""
         self._content_length = -1
+        self._between = True
         events = self._events
         if events and isinstance(head := events[-1], RequestHead) and (head.end_stream or head.upgrade):
             return

@@ -30,6 +30,14 @@ class ResponseHead:
         self.headers = headers
         self.marks = marks
 
+    def copy(self) -> "ResponseHead":
+        """Return a head that may be changed without this one changing."""
+        head = ResponseHead(self.status, self.headers.copy(), self.marks)
+        head.content_length = self.content_length
+        head.chunked = self.chunked
+        head.end_stream = self.end_stream
+        return head
+
     def __repr__(self) -> str:
         return f"ResponseHead({self.status})"
 
@@ -53,6 +61,8 @@ class ResponseParser(Http1Parser):
         self._interim = False
         self.keep_alive = True
         self.started = False
+        if head_request or upgrade:
+            self._last_read = b""  # the same bytes mean something else now
 
     def end_of_stream(self) -> list[Any]:
         """Return the events of the peer's orderly close: `[END]` if it ends a body of unstated length, else nothing.
@@ -74,6 +84,18 @@ class ResponseParser(Http1Parser):
                 if isinstance(event, ResponseHead) and (event.status >= 200 or event.status == 101):
                     return self._end_at_head(events, index)
         return events
+
+    def _may_remember(self, events: list[Any]) -> bool:
+        if not events or not self.keep_alive or self._head_request or self._upgrade_wanted:
+            return False
+        first, last = events[0], events[-1]
+        if type(first) is not ResponseHead or first.status < 200:
+            return False
+        return last is END or (last is first and first.end_stream)
+
+    def _recall(self, events: list[Any]) -> list[Any]:
+        self.started = True
+        return super()._recall(events)
 
     def _end_at_head(self, events: list[Any], index: int) -> list[Any]:
         """Finish a HEAD response; llhttp would wait for the body that its headers announce."""
@@ -154,6 +176,7 @@ class ResponseParser(Http1Parser):
     def on_message_complete(self) -> None:
         """Emit the end, unless the head was all."""
         self._content_length = -1
+        self._between = True
         if self._interim:
             self.started = False
             return

@@ -110,7 +110,7 @@ class Exchange:
         self.cluster = cluster
         if self._request_ended:
             self._on_request_complete(route)
-        route.tell_expected_timeout(self.head, 0)
+        route.tell_expected_timeout(self.head)
         if self._filters is not None:
             self._filters.edit_request()
             self._filters.start_mirrors()

@@ -66,14 +66,18 @@ class ReadyRoute:
         self.only_cluster = self._only_cluster()
         self.for_mirrors = self if not action.mirrors else ReadyRoute(_for_mirrors(action))
 
-    def tell_expected_timeout(self, head: RequestHead, elapsed_ms: int) -> None:
-        """Let the host know how long it has at most, `elapsed_ms` after the request was complete."""
+    def tell_expected_timeout(self, head: RequestHead, elapsed_ms: int | None = None) -> None:
+        """Let the host know how long it has at most; a retry says how much of the route's time has elapsed."""
         if not self.timeout_ms and not self.per_try_timeout_ms:
             return
-        expected_ms = self.timeout_ms - elapsed_ms if self.timeout_ms else self.per_try_timeout_ms
+        expected_ms = self.timeout_ms - (elapsed_ms or 0) if self.timeout_ms else self.per_try_timeout_ms
         if self.per_try_timeout_ms:
             expected_ms = min(expected_ms, self.per_try_timeout_ms)
-        replace_header(head.headers, b"x-envoy-expected-rq-timeout-ms", b"%d" % expected_ms)
+        line = (b"x-envoy-expected-rq-timeout-ms", b"%d" % expected_ms)
+        if elapsed_ms is None:
+            head.headers.append(line)  # a client's own was dropped
+        else:
+            replace_header(head.headers, *line)
 
     def _only_cluster(self) -> str | None:
         filters = (self.fault, self.cors, self.direct_reply, self.rewrite, self.mirrors or None)
