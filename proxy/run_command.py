@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 
 from outlier import ConfigError
+from proxy.allocator import keep_read_buffers
 from proxy.config.bootstrap import Bootstrap, LoopChoice
 from proxy.logs import configure_logs
 from proxy.run_options import add_run_options, bootstrap_from_args
@@ -88,6 +89,7 @@ def spare_collector() -> None:
 
 
 async def _serve(bootstrap: Bootstrap) -> None:
+    keep_read_buffers()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     server = Server(bootstrap)
     loop = asyncio.get_running_loop()

