@@ -2,8 +2,8 @@
 
 llhttp (through httptools) reads heads and chunks; this class turns its callbacks into a list of events per read: a
 head, `bytes` of body, then `End`. A body of known length that does not arrive in one read bypasses llhttp: its bytes
-are passed on as they came, uncopied. An error is the last event of a list, so that what came before it is still
-served.
+are passed on as they came, uncopied. A read that equals the one before is not parsed again. An error is the last event
+of a list, so that what came before it is still served.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,10 @@ from proxy.codec.joined_headers import append_header
 MAX_HEAD_BYTES = 60 * 1024  # Envoy's max_request_headers_kb
 MAX_HEADERS = 100  # Envoy's max_headers_count
 
-
-_NOTHING: list[Any] = []
+# Longest read that is kept for comparison with the next: an idle connection holds it, and should cost a few kilobytes.
 _MAX_REMEMBERED_BYTES = 4_096
+
+_NOTHING: list[Any] = []  # what `_events` is between two reads
 
 
 class End:
