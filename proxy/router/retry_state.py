@@ -43,6 +43,7 @@ class RetryRules:
         "_gateway_errors",
         "_grpc_statuses",
         "_only_ratelimited",
+        "_refused_streams",
         "_resets",
         "_server_errors",
         "_statuses",
@@ -58,6 +59,7 @@ class RetryRules:
         self._only_ratelimited = "envoy-ratelimited" in words
         self._resets = bool(words & {"5xx", "gateway-error", "reset"})
         self._timeouts = self._resets
+        self._refused_streams = self._resets or "refused-stream" in words
         # No byte of the request was sent, so "before the request" holds as well.
         self._connect_failures = self._resets or bool(words & {"connect-failure", "reset-before-request"})
         self._statuses = frozenset(_retriable_statuses(policy, words))
@@ -81,6 +83,8 @@ class RetryRules:
         """Whether an attempt that was reset before response headers is to be tried again."""
         if reason is ResetReason.OVERFLOW:
             return False
+        if reason is ResetReason.REMOTE_REFUSED_STREAM_RESET:
+            return self._refused_streams
         return self._connect_failures if reason in _CONNECT_FAILURES else self._resets
 
     def retries_timeout(self) -> bool:

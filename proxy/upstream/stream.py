@@ -20,6 +20,8 @@ class ResetReason(enum.Enum):
     CONNECTION_FAILURE = "remote connection failure"
     CONNECTION_TIMEOUT = "connection timeout"
     CONNECTION_TERMINATION = "connection termination"
+    REMOTE_RESET = "remote reset"
+    REMOTE_REFUSED_STREAM_RESET = "remote refused stream reset"
     PROTOCOL_ERROR = "protocol error"
     OVERFLOW = "overflow"
 

@@ -12,7 +12,7 @@ from proxy.upstream.stream import ResetReason
 from tests.proxy.router.heads import response_head
 
 CONNECT = (ResetReason.CONNECTION_FAILURE, ResetReason.CONNECTION_TIMEOUT)
-AFTER_SEND = (ResetReason.CONNECTION_TERMINATION, ResetReason.PROTOCOL_ERROR)
+AFTER_SEND = (ResetReason.CONNECTION_TERMINATION, ResetReason.REMOTE_RESET, ResetReason.PROTOCOL_ERROR)
 STATUSES = (200, 400, 404, 409, 429, 499, 500, 501, 502, 503, 504, 505, 599)
 
 
@@ -41,9 +41,16 @@ def test_row_of_the_matrix(word):
     subject = rules(word, retriable_status_codes=(404, 429))
 
     assert {status for status in STATUSES if subject.retries_response(response_head(status=status))} == statuses
-    assert [subject.retries_reset(reason) for reason in AFTER_SEND] == [after_send] * 2
+    assert [subject.retries_reset(reason) for reason in AFTER_SEND] == [after_send] * 3
     assert [subject.retries_reset(reason) for reason in CONNECT] == [connect] * 2
     assert subject.retries_timeout() is timeout
+
+
+@pytest.mark.parametrize("word", MATRIX)
+def test_refused_stream_is_tried_again_by_its_own_word_and_those_of_all_resets(word):
+    retried = rules(word).retries_reset(ResetReason.REMOTE_REFUSED_STREAM_RESET)
+
+    assert retried is (word in {"5xx", "gateway-error", "reset", "refused-stream"})
 
 
 @pytest.mark.parametrize("word", MATRIX)
