@@ -2,7 +2,7 @@
 
 llhttp (through httptools) reads heads and chunks; this class turns its callbacks into a list of events per read: a
 head, `bytes` of body, then `End`. A body of known length that does not arrive in one read bypasses llhttp: its bytes
-are passed on as they came, uncopied. A read that equals the one before is not parsed again. An error is the last event
+are passed on as they came, uncopied. A head that equals the one before is not parsed again. An error is the last event
 of a list, so that what came before it is still served.
 """
 
@@ -24,8 +24,10 @@ from proxy.codec.joined_headers import append_header
 MAX_HEAD_BYTES = 60 * 1024  # Envoy's max_request_headers_kb
 MAX_HEADERS = 100  # Envoy's max_headers_count
 
-# Longest read that is kept for comparison with the next: an idle connection holds it, and should cost a few kilobytes.
+# Longest head that is kept for comparison with the next: an idle connection holds it, and should cost a few kilobytes.
 _MAX_REMEMBERED_BYTES = 4_096
+
+LINE_ENDS = (b"\r", b"\n")
 
 _NOTHING: list[Any] = []  # what `_events` is between two reads
 
@@ -76,7 +78,7 @@ class Http1Parser:
         "_head_bytes",
         "_headers",
         "_in_head",
-        "_last_read",
+        "_last_head",
         "_llhttp",
         "_marks",
         "_max_head_bytes",
@@ -106,8 +108,8 @@ class Http1Parser:
         self._until_close = False
         self._in_head = False
         self._between = True  # no message has begun, or the last one is complete
-        self._last_read = b""
-        self._memory: list[Any] | None = None  # the events of `_last_read`, once it has come twice
+        self._last_head = b""  # of the message before, where that can be remembered
+        self._memory: Any = None  # what `_last_head` means, once it has come twice
         self._head_bytes = 0
         self._read_bytes = 0
         self._unknown_bytes = 0
@@ -129,30 +131,47 @@ class Http1Parser:
 
         After an event that is a `ProtocolError` the parser must not be fed again.
         """
-        repeated = self._between and data == self._last_read
-        if repeated and self._memory is not None:
-            return self._recall(self._memory)
-        self._memory = None
         between = self._between
+        repeated = between and self._last_head != b"" and data.startswith(self._last_head)
+        if repeated and self._memory is not None:
+            recalled = self._recall(self._memory, data)
+            if recalled is not None:
+                return recalled
         events = self._events = []
         self._parse(data, events)
         self._events = _NOTHING  # or an idle connection would keep the last body it has passed on
-        self._last_read = b""
-        if between and self._between and len(data) <= _MAX_REMEMBERED_BYTES:
-            # What one side repeats to the byte (polling, health checks) is the same messages again. Varied traffic pays
-            # for this with one comparison: events are kept only of what has come twice.
-            self._last_read = data
-            if repeated and self._may_remember(events):
-                self._memory = self._recall(events)
+        # What one side repeats (polling, health checks, a file) begins with the same head again. Varied traffic pays for
+        # this with one comparison: a head is kept parsed only if it has come twice.
+        if not repeated:
+            self._last_head = b""
+            self._memory = None
+            if between and events and self._may_remember(events[0]) and data[:1] not in LINE_ENDS:
+                head_bytes = data.find(b"\r\n\r\n") + 4
+                if head_bytes <= _MAX_REMEMBERED_BYTES:
+                    self._last_head = data[:head_bytes]
+        elif self._memory is None and self._may_remember(events[0]):
+            self._memory = events[0].copy()
         return events
 
-    def _may_remember(self, events: list[Any]) -> bool:
-        """Whether the same bytes, between two messages, mean the same again and leave the parser as it is."""
+    def _may_remember(self, event: Any) -> bool:
+        """Whether a read's first event is a head that means the same again and leaves the parser as it is."""
         raise NotImplementedError
 
-    def _recall(self, events: list[Any]) -> list[Any]:
-        """Return copies of events; heads are changed by those who get them."""
-        return [event if type(event) is bytes or event is END else event.copy() for event in events]
+    def _recall(self, head: Any, data: bytes) -> list[Any] | None:
+        """Return the events of a read that begins with the remembered head; None if it holds more than its message."""
+        body_bytes = len(data) - len(self._last_head)
+        expected = 0 if head.end_stream else head.content_length
+        if body_bytes > expected:
+            return None
+        events = [head.copy()]  # heads are changed by those who get them
+        if body_bytes:
+            events.append(data[-body_bytes:])
+        if body_bytes < expected:
+            self._between = False
+            self._body_left = expected - body_bytes
+        elif expected:
+            events.append(END)
+        return events
 
     def close(self) -> None:
         """Let go of llhttp: the two hold each other, and the collector would find that out late."""

@@ -99,8 +99,8 @@ class RequestParser(Http1Parser):
             return []
         return super().feed(data)
 
-    def _may_remember(self, events: list[Any]) -> bool:
-        return len(events) == 1 and type(events[0]) is RequestHead and events[0].end_stream and not events[0].upgrade
+    def _may_remember(self, event: Any) -> bool:
+        return type(event) is RequestHead and not event.chunked and not event.upgrade
 
     @property
     def held_bytes(self) -> int:

@@ -9,9 +9,7 @@ from typing import Any
 import httptools
 
 from proxy.codec.headers import CONNECTION, UPGRADE, HeaderList, remove_headers
-from proxy.codec.http1_parser import END, End, Http1Parser, ProtocolError
-
-_LINE_ENDS = (b"\r", b"\n")
+from proxy.codec.http1_parser import END, LINE_ENDS, End, Http1Parser, ProtocolError
 
 
 class ResponseHead:
@@ -62,7 +60,7 @@ class ResponseParser(Http1Parser):
         self.keep_alive = True
         self.started = False
         if head_request or upgrade:
-            self._last_read = b""  # the same bytes mean something else now
+            self._last_head = b""  # the same bytes mean something else now
 
     def end_of_stream(self) -> list[Any]:
         """Return the events of the peer's orderly close: `[END]` if it ends a body of unstated length, else nothing.
@@ -76,7 +74,7 @@ class ResponseParser(Http1Parser):
 
     def feed(self, data: bytes) -> list[Any]:
         """Parse one read; return its events in order (see `Http1Parser.feed`)."""
-        if not self.started and data[:1] in _LINE_ENDS:  # llhttp would skip an empty line, which is a client's licence
+        if not self.started and data[:1] in LINE_ENDS:  # llhttp would skip an empty line, which is a client's licence
             return [ProtocolError("http1.codec_error", reason="an empty line before the response")]
         events = super().feed(data)
         if self._head_request:
@@ -85,17 +83,17 @@ class ResponseParser(Http1Parser):
                     return self._end_at_head(events, index)
         return events
 
-    def _may_remember(self, events: list[Any]) -> bool:
-        if not events or not self.keep_alive or self._head_request or self._upgrade_wanted:
+    def _may_remember(self, event: Any) -> bool:
+        if type(event) is not ResponseHead or event.status < 200 or not self.keep_alive:
             return False
-        first, last = events[0], events[-1]
-        if type(first) is not ResponseHead or first.status < 200:
-            return False
-        return last is END or (last is first and first.end_stream)
+        return (event.end_stream or event.content_length > 0) and not (self._head_request or self._upgrade_wanted)
 
-    def _recall(self, events: list[Any]) -> list[Any]:
-        self.started = True
-        return super()._recall(events)
+    def _recall(self, head: Any, data: bytes) -> list[Any] | None:
+        events = super()._recall(head, data)
+        if events is not None:
+            self.started = True
+            self._interim = False
+        return events
 
     def _end_at_head(self, events: list[Any], index: int) -> list[Any]:
         """Finish a HEAD response; llhttp would wait for the body that its headers announce."""
