@@ -140,8 +140,8 @@ class Http1Parser:
         events = self._events = []
         self._parse(data, events)
         self._events = _NOTHING  # or an idle connection would keep the last body it has passed on
-        # What one side repeats (polling, health checks, a file) begins with the same head again. Varied traffic pays for
-        # this with one comparison: a head is kept parsed only if it has come twice.
+        # What one side repeats (polling, health checks, a file) begins with the same head again. Varied traffic pays
+        # for this with one comparison: a head is kept parsed only if it has come twice.
         if not repeated:
             self._last_head = b""
             self._memory = None
