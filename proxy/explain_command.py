@@ -5,7 +5,8 @@ import json
 import sys
 from collections.abc import Iterator
 
-from proxy.config.explain import ExplainedCluster, Setting, explain, selection
+from proxy.config.explain import ExplainedCluster, explain, selection
+from proxy.config.explain_setting import Setting
 from proxy.config.host_names import complete_host
 from proxy.config.issue import Severity
 from proxy.config.virtual_hosts import host_aliases
@@ -74,7 +75,7 @@ def _as_text(cluster: ExplainedCluster) -> Iterator[str]:
         for endpoint in config.endpoints
     )
     yield f"  endpoints  {addresses or 'none'}"
-    shown = [setting for setting in cluster.settings if not setting.inert or "not applied" in setting.origin.text]
+    shown = [setting for setting in cluster.settings if not (setting.inert and setting.applied)]
     names = max(len(setting.envoy_name) for setting in shown)
     values = max(len(setting.value_text) for setting in shown)
     for setting in shown:
@@ -99,8 +100,13 @@ def _as_json(cluster: ExplainedCluster) -> dict[str, object]:
                 "weight": endpoint.weight,
                 "priority": endpoint.priority,
                 "locality": str(endpoint.locality),
+                "health_status": endpoint.health_status.value,
             }
             for endpoint in config.endpoints
+        ],
+        "locality_weights": [
+            {"priority": priority, "locality": str(locality), "weight": weight}
+            for (priority, locality), weight in config.load_balancer.locality_weights.items()
         ],
         "settings": {setting.envoy_name: _setting_json(setting) for setting in cluster.settings},
         "notes": list(cluster.notes),
@@ -109,9 +115,8 @@ def _as_json(cluster: ExplainedCluster) -> dict[str, object]:
 
 def _setting_json(setting: Setting) -> dict[str, object]:
     origin = setting.origin
-    value = setting.value if isinstance(setting.value, int | float | str | list | dict) else str(setting.value)
     return {
-        "value": setting.value_text if setting.name.endswith("_ms") else value,
+        "value": setting.value_text if setting.name.endswith("_ms") else setting.value,
         "origin": origin.kind.value,
         "because": origin.text,
         "resource": origin.resource,
@@ -119,4 +124,5 @@ def _setting_json(setting: Setting) -> dict[str, object]:
         "file": origin.file,
         "line": origin.line,
         "inert": setting.inert,
+        "applied": setting.applied,
     }

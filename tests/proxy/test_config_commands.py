@@ -158,6 +158,7 @@ def test_explain_as_json_tells_who_decided(capsys, folder):
         "file": "",
         "line": 4,
         "inert": False,
+        "applied": True,
     }
 
 

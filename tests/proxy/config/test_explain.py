@@ -1,7 +1,8 @@
 import pytest
 
 from outlier import EnvoyRelease
-from proxy.config.explain import OriginKind, explain
+from proxy.config.explain import explain
+from proxy.config.explain_setting import OriginKind
 from proxy.config.issue import Report
 from proxy.config.mesh_config import MeshConfig, read_mesh_config
 from proxy.config.releases import IstioRelease
