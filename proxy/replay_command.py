@@ -16,9 +16,8 @@ from rich.progress import Progress
 
 from outlier import ConfigError, EnvoyRelease
 from outlier.events import timestamp
-from proxy.config.node import NodeConfig
-from proxy.config.service_clusters import ConversionContext
-from proxy.config_options import read_static_config
+from proxy.config.bootstrap import Bootstrap
+from proxy.config_options import conversion_context, read_config
 from proxy.errors import ProxyError
 from proxy.replay_log import LoggedRequest, LogReader
 from proxy.replay_rules import replayed_clusters
@@ -31,20 +30,19 @@ class UnreadableLogError(ProxyError):
     """Raised when the log cannot be read, or has no request in it; the message names the file."""
 
 
-def run(args: argparse.Namespace) -> int:
-    """Replay the log; return 0.
+def run(args: argparse.Namespace, view: Bootstrap) -> int:
+    """Replay the log as that of a sidecar's clients; return 0.
 
     Raises:
         ConfigError: The options do not go together.
         ProxyError: The log or the rules cannot be read, or the rules are refused.
     """
     _check_options(args)
-    context = ConversionContext(node=NodeConfig(namespace=args.namespace), release=args.istio_release)
-    config = read_static_config([str(args.config)], context)
+    config = read_config([str(args.config)], view)
     releases: Sequence[str] = args.envoy_release or [EnvoyRelease.V1_40.value]
     log = _SeenLog(args.replay, show_progress=sys.stderr.isatty())
     log.look()
-    clusters = replayed_clusters(config, log.hosts, context)
+    clusters = replayed_clusters(config, log.hosts, conversion_context(view))
     tell = _tell_json if args.format == "json" else _tell_text
     replay = Replay(clusters, log.hosts, start_ms=log.start_ms, tell=tell, release=EnvoyRelease(releases[0]))
     for request in log.requests("replaying"):

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from proxy.config.bootstrap import Bootstrap, load_bootstrap, options
+from proxy.config.bootstrap import Bootstrap, options
+from proxy.config.bootstrap_loader import load_bootstrap
 from proxy.config.option import ENVIRONMENT_PREFIX, Option
 
 BOOTSTRAP_VARIABLE = ENVIRONMENT_PREFIX + "BOOTSTRAP"

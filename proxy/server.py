@@ -118,6 +118,7 @@ class Server:
             bootstrap.node,
             bootstrap.istio_release,
             self.apply,
+            mesh=bootstrap.mesh,
         )
         self.http_stats = HttpStats()
         self._router = Router(

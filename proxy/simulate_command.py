@@ -29,10 +29,13 @@ from outlier import (
 )
 from proxy import replay_command
 from proxy.config.destination_rule import DestinationRule
-from proxy.config.releases import IstioRelease
 from proxy.config.resource import read_resources
 from proxy.config.scenario_reader import read_scenario
+from proxy.config.service_clusters import ConversionContext
+from proxy.config_options import add_view_options, conversion_context, view_from_args
 from proxy.errors import ProxyError
+
+VIEW_OPTIONS = frozenset({"istio_release", "namespace"})
 
 
 class UnreadableFileError(ProxyError):
@@ -71,12 +74,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         choices=[release.value for release in EnvoyRelease],
         help="whose rules apply; may be repeated (default: what the scenario names, else 1.40)",
     )
-    parser.add_argument(
-        "--istio-release", type=_istio_release, default="current", metavar="VERSION", help="who converts the rule"
-    )
-    parser.add_argument(
-        "--namespace", default="default", metavar="NAMESPACE", help="whose sidecar wrote the log (with --replay)"
-    )
+    add_view_options(parser, VIEW_OPTIONS)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -86,8 +84,9 @@ def run(args: argparse.Namespace) -> int:
         ProxyError: A file cannot be read, or the plot cannot be drawn.
         OutlierError: A scenario or a rule is refused, or an option is missing.
     """
+    view = view_from_args(args, VIEW_OPTIONS)
     if args.replay:
-        return replay_command.run(args)
+        return replay_command.run(args, view)
     if not args.scenarios:
         raise ConfigError("SCENARIO", "nothing", "at least one scenario, or --replay, is needed")
     rule = _rule_of(args.config) if args.config else None
@@ -95,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     groups = [
         list(_columns(scenario, _releases(args.envoy_release) or scenario.releases, shadowed))
         for path in args.scenarios
-        for scenario, shadowed in _read(path, rule, shadow, args.istio_release)
+        for scenario, shadowed in _read(path, rule, shadow, conversion_context(view))
     ]
     if args.format == "json":
         print(json.dumps([_as_dict(column) for group in groups for column in group], ensure_ascii=False))  # noqa: T201
@@ -146,13 +145,6 @@ def _simulate(scenario: Scenario, release: EnvoyRelease) -> Simulation:
         return simulate(scenario, release, on_progress=lambda now_ms: progress.update(task, completed=now_ms))
 
 
-def _istio_release(text: str) -> IstioRelease:
-    try:
-        return IstioRelease.parse(text)
-    except ValueError as exc:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither current nor a version such as 1.1") from exc
-
-
 def _releases(versions: Sequence[str] | None) -> tuple[EnvoyRelease, ...]:
     return tuple(EnvoyRelease(version) for version in versions or ())
 
@@ -161,7 +153,7 @@ def _releases(versions: Sequence[str] | None) -> tuple[EnvoyRelease, ...]:
 
 
 def _read(
-    path: Path, rule: DestinationRule | None, shadow: DestinationRule | None, istio: IstioRelease
+    path: Path, rule: DestinationRule | None, shadow: DestinationRule | None, context: ConversionContext
 ) -> Iterator[tuple[Scenario, Scenario | None]]:
     """Yield the scenarios of a file, one a document or those of a document's `cases`; each with its shadow, if any.
 
@@ -177,8 +169,11 @@ def _read(
                 continue
             try:
                 data = {"name": path.stem, **data}
-                scenario = read_scenario(data, rule=rule, istio=istio)
-                yield scenario, read_scenario(data, rule=shadow, istio=istio) if shadow is not None else None
+                scenario = read_scenario(data, rule=rule, istio=context.release, mesh=context.mesh)
+                shadowed = None
+                if shadow is not None:
+                    shadowed = read_scenario(data, rule=shadow, istio=context.release, mesh=context.mesh)
+                yield scenario, shadowed
             except ScenarioError as exc:
                 raise ScenarioError(f"{path}: {exc.path}", exc.reason) from exc
             except ConfigError as exc:

@@ -143,7 +143,23 @@ class Report:
         """Accept the field, and say what will surprise."""
         self.issues.append(Issue(severity=Severity.WARNING, path=path, value=value, rule=rule, origin=origin))
 
+    def unknown(self, path: Path, value: object, rule: str, likeliest: str | None) -> None:
+        """Leave out a field that no one knows, as Istio does; `likeliest` is the known one that may be meant."""
+        suggestion = f"; did you mean {likeliest}?" if likeliest else ""
+        self.warn(path, value, f"{rule}, ignored{suggestion}")
+
     @property
     def has_errors(self) -> bool:
         """Whether anything refuses the resource."""
         return any(issue.severity is Severity.ERROR for issue in self.issues)
+
+
+class StrictReport(Report):
+    """The findings on a text of our own format, where an unknown field is refused: it can only be a mistake."""
+
+    __slots__ = ()
+
+    def unknown(self, path: Path, value: object, rule: str, likeliest: str | None) -> None:
+        """Refuse a field that no one knows."""
+        suggestion = f"; did you mean {likeliest}?" if likeliest else ""
+        self.error(path, value, f"{rule}{suggestion}")

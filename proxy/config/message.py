@@ -58,7 +58,9 @@ class Message:
         for name, member in value.items():
             entry = table.get(name) if isinstance(name, str) else None
             if entry is None:
-                report.warn((*path, str(name)), member, unknown_field_rule(str(name), cls))
+                report.unknown(
+                    (*path, str(name)), member, f"unknown field of {cls.__name__}", _likeliest(str(name), cls)
+                )
             elif member is not None:  # proto JSON: null is unset
                 attribute, read = entry
                 arguments[attribute] = read(member, (*path, name), report)
@@ -70,13 +72,12 @@ class Message:
         return self == type(self)()
 
 
-def unknown_field_rule(name: str, cls: type) -> str:
-    """Return the sentence on a field that `cls` does not have, with the likeliest one it has."""
+def _likeliest(name: str, cls: type) -> str | None:
+    """Return the field of `cls` that an unknown one is likeliest to mean, None when there is none near."""
     known = sorted({json_name(attribute.name) for attribute in attrs.fields(cls)})
     lowered = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
-    suggestion = f"; did you mean {lowered[close[0]]}?" if close else ""
-    return f"unknown field of {cls.__name__}, ignored{suggestion}"
+    return lowered[close[0]] if close else None
 
 
 def _field(read: Reader, default: object = None) -> Any:

@@ -11,16 +11,22 @@ import attrs
 
 from outlier import OutlierDetection, Scenario, ScenarioError
 from proxy.config.destination_rule import DestinationRule
+from proxy.config.mesh_config import MeshConfig
 from proxy.config.outlier_conversion import convert_outlier_detection
 from proxy.config.releases import CURRENT, IstioRelease
 from proxy.config.resource import read_resources
+from proxy.config.traffic_policy import effective_policy
 
 _API_VERSION = "networking.istio.io/v1"
 _ENVOY_PANIC_THRESHOLD = 50  # percent; applies when Istio sends none
 
 
 def read_scenario(
-    data: Mapping[str, Any], *, rule: DestinationRule | None = None, istio: IstioRelease = CURRENT
+    data: Mapping[str, Any],
+    *,
+    rule: DestinationRule | None = None,
+    istio: IstioRelease = CURRENT,
+    mesh: MeshConfig | None = None,
 ) -> Scenario:
     """Read one scenario.
 
@@ -28,6 +34,7 @@ def read_scenario(
         data: As in docs/scenarios.md; its `destination_rule` gives the detector's settings.
         rule: In place of what the scenario says.
         istio: Who converts the rule.
+        mesh: Whose default policy fills in what the rule leaves out.
 
     Raises:
         ScenarioError: Something in it is refused; `path` says where.
@@ -39,7 +46,7 @@ def read_scenario(
     scenario = Scenario.from_dict({key: value for key, value in data.items() if key != "destination_rule"})
     if own is not None and rule is None:
         rule = read_rule(own)
-    return scenario if rule is None else with_rule(scenario, data, rule, istio)
+    return scenario if rule is None else _with_rule(scenario, data, rule, istio, mesh or MeshConfig())
 
 
 def read_rule(data: Any) -> DestinationRule:
@@ -64,14 +71,16 @@ def rule_document(data: Any) -> Any:
     return data
 
 
-def with_rule(scenario: Scenario, data: Mapping[str, Any], rule: DestinationRule, istio: IstioRelease) -> Scenario:
+def _with_rule(
+    scenario: Scenario, data: Mapping[str, Any], rule: DestinationRule, istio: IstioRelease, mesh: MeshConfig
+) -> Scenario:
     """Return the scenario with the settings that Istio sends for the rule's top-level policy.
 
     Raises:
         ScenarioError: The rule has no outlierDetection.
     """
-    policy = rule.traffic_policy
-    conversion = convert_outlier_detection(policy.outlier_detection if policy else None, istio)
+    effective = effective_policy(rule.traffic_policy, None, None, mesh.default_traffic_policy)
+    conversion = convert_outlier_detection(effective.policy.outlier_detection if effective else None, istio)
     if conversion.fields is None:
         raise ScenarioError(
             "destination_rule", f"the rule for {rule.host} has no outlierDetection, so nothing is ejected"

@@ -87,7 +87,7 @@ def check_http_route(route: HttpRoute, path: Path, report: Report) -> None:
     _check_headers(route.headers, (*path, "headers"), report)
     check_duration(route.timeout or None, (*path, "timeout"), report)
     if route.retries is not None:
-        _check_retries(route.retries, (*path, "retries"), report)
+        check_retries(route.retries, (*path, "retries"), report)
     if route.fault is not None:
         _check_fault(route.fault, (*path, "fault"), report)
     if route.rewrite is not None:
@@ -217,7 +217,8 @@ def _check_headers(headers: Headers | None, path: Path, report: Report) -> None:
                     report.error((*where, kind), name, "must be a header name")
 
 
-def _check_retries(retries: HttpRetry, path: Path, report: Report) -> None:
+def check_retries(retries: HttpRetry, path: Path, report: Report) -> None:
+    """Report what Istio says about the retries of a route, or of the mesh."""
     if retries.attempts < 0:
         report.error((*path, "attempts"), retries.attempts, "must not be negative")
     if retries.attempts == 0 and (

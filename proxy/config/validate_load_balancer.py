@@ -34,7 +34,7 @@ def check_load_balancer(block: LoadBalancer, path: Path, report: Report, *, outl
     if block.locality_lb_setting is not None:
         check_locality_lb(block.locality_lb_setting, (*path, "localityLbSetting"), report, outlier=outlier)
     if block.zone_aware_lb_setting is not None:
-        _check_zone_aware(block.zone_aware_lb_setting, (*path, "zoneAwareLbSetting"), report, outlier=outlier)
+        check_zone_aware(block.zone_aware_lb_setting, (*path, "zoneAwareLbSetting"), report, outlier=outlier)
     check_duration(block.warmup_duration_secs, (*path, "warmupDurationSecs"), report)
     if block.warmup is not None:
         _check_warmup(block.warmup, (*path, "warmup"), report)
@@ -122,7 +122,8 @@ def check_locality_lb(setting: LocalityLbSetting, path: Path, report: Report, *,
     _check_failover(setting.failover, (*path, "failover"), report)
 
 
-def _check_zone_aware(setting: ZoneAwareLbSetting, path: Path, report: Report, *, outlier: bool) -> None:
+def check_zone_aware(setting: ZoneAwareLbSetting, path: Path, report: Report, *, outlier: bool) -> None:
+    """Report what Istio says about a zoneAwareLbSetting; like Istio, stop at a contradiction."""
     if _LOCALITY_LABELS.intersection(_label_key(item) for item in setting.failover_priority):
         rule = "must not hold region, zone or subzone labels"
         report.error((*path, "failoverPriority"), list(setting.failover_priority), rule)

@@ -3,7 +3,7 @@
 import json
 
 from proxy.config.address import Address
-from proxy.config.bootstrap import load_bootstrap
+from proxy.config.bootstrap_loader import load_bootstrap
 from proxy.server import Server
 from proxy.testing import FaultyUpstream
 from tests.proxy.http.sidecar import until

@@ -8,12 +8,11 @@ from outlier import ConfigError, EnvoyRelease
 from proxy.config.address import Address
 from proxy.config.bootstrap import (
     Bootstrap,
-    BootstrapError,
     LoopChoice,
     ServiceListener,
-    load_bootstrap,
     options,
 )
+from proxy.config.bootstrap_loader import BootstrapError, load_bootstrap
 from proxy.config.cluster_config import Locality
 from proxy.config.feed_mode import FeedMode
 from proxy.config.releases import CURRENT, IstioRelease

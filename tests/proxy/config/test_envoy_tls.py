@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from outlier import ConfigError
-from proxy.config.bootstrap import Bootstrap, load_bootstrap
+from proxy.config.bootstrap import Bootstrap
+from proxy.config.bootstrap_loader import load_bootstrap
 from proxy.config.cluster_config import ClusterConfig, TlsMode, UpstreamTls
 from proxy.config.envoy_bootstrap import envoy_bootstrap
 from proxy.config.envoy_cluster import envoy_cluster

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from outlier import ConfigError
-from proxy.config.bootstrap import load_bootstrap
+from proxy.config.bootstrap_loader import load_bootstrap
 from proxy.config.health_check import (
     CheckMethod,
     HealthCheck,
