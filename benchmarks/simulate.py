@@ -18,8 +18,11 @@ from pathlib import Path
 
 import attrs
 
+from benchmarks.claims import Claim, last_line
+
 HOSTS = 20
 LINES = 1_000_000
+GROWTH_LIMIT = 1.05
 
 SCENARIO = """
 name: {name}
@@ -111,6 +114,21 @@ def measure(folder: Path) -> list[Figure]:
     ]
 
 
+def claims(figures: list[Figure]) -> list[Claim]:
+    """Return the run times, and how much more memory ten times the log takes."""
+    short, long = figures[-2:]
+    times = [
+        Claim(name=figure.name, value=figure.seconds, unit="s", limit=figure.limit_seconds)
+        for figure in figures
+        if figure is not short
+    ]
+    growth = long.peak_mib / short.peak_mib
+    return [
+        *times,
+        Claim(name="the same: memory against a tenth of the log", value=growth, unit="x", limit=GROWTH_LIMIT),
+    ]
+
+
 def main(argv: list[str] | None = None) -> int:
     """Measure, print a table, and return 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulate", description=__doc__)
@@ -118,14 +136,16 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="outlier-simulate-") as folder:
         figures = measure(Path(folder))
+    found = claims(figures)
     for figure in figures:
         print(
             f"{figure.name:<40} {figure.seconds:6.1f} s  {figure.cpu_seconds:6.1f} s processor  "
             f"{figure.peak_mib:6.1f} MiB  limit {figure.limit_seconds:g} s"
         )
+    print(f"{found[-1].name}: {found[-1].value:.3f}, limit {GROWTH_LIMIT}")
     if options.json:
-        print(json.dumps({"figures": {figure.name: attrs.asdict(figure) for figure in figures}}))
-    return 1 if any(figure.seconds > figure.limit_seconds for figure in figures) else 0
+        print(last_line({"figures": {figure.name: attrs.asdict(figure) for figure in figures}}, found))
+    return 0 if all(claim.kept for claim in found) else 1
 
 
 if __name__ == "__main__":
