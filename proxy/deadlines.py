@@ -45,8 +45,8 @@ class Deadlines:
     def clear(self, callback: Callback, timeout_ms: int) -> None:
         """Forget `callback`, set with that length; nothing happens if it is not set."""
         queue = self._queues.get(timeout_ms)
-        if queue is not None:
-            queue.pop(callback, None)
+        if queue is not None and queue.pop(callback, None) is not None and not queue:
+            del self._queues[timeout_ms]  # a length that a client chose may never come again
 
     def close(self) -> None:
         """Forget everything."""

@@ -5,7 +5,7 @@ Ports the reporting in `Filter::onUpstreamHeaders` (Envoy, source/common/router/
 
 from outlier import ErrorMatcher, HostMonitor
 from outlier.reporting import report_response
-from proxy.codec.headers import get_header
+from proxy.codec.grpc_headers import grpc_status, is_grpc_request
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.upstream.connection import DEGRADED, GRPC_STATUS
@@ -15,20 +15,12 @@ def report_in_full(
     monitor: HostMonitor, request: RequestHead, head: ResponseHead, error_matcher: ErrorMatcher | None
 ) -> None:
     """Report a response by its gRPC status, its degraded mark and the cluster's error matcher."""
-    grpc_status = None
-    if head.marks & GRPC_STATUS and _is_grpc(request):
-        text = get_header(head.headers, b"grpc-status") or b""
-        grpc_status = int(text) if text.isdigit() else None
+    status_in_head = grpc_status(head.headers) if head.marks & GRPC_STATUS and is_grpc_request(request) else None
     matched = None
     if error_matcher is not None:
         matched = error_matcher.matches(head.status, lambda name: _joined_values(head, name.encode("latin-1")))
     degraded = head.marks & DEGRADED != 0
-    report_response(monitor, head.status, grpc_status=grpc_status, matched=matched, degraded=degraded)
-
-
-def _is_grpc(request: RequestHead) -> bool:
-    content_type = get_header(request.headers, b"content-type") or b""
-    return content_type == b"application/grpc" or content_type.startswith((b"application/grpc+", b"application/grpc;"))
+    report_response(monitor, head.status, grpc_status=status_in_head, matched=matched, degraded=degraded)
 
 
 def _joined_values(head: ResponseHead, name: bytes) -> str | None:

@@ -7,6 +7,7 @@ source/common/http/conn_manager_utility.cc).
 """
 
 from outlier import RandomGenerator
+from proxy.codec.grpc_headers import CONTENT_TYPE, GRPC_TIMEOUT
 from proxy.codec.headers import DROP, FRAMING_HEADERS, NOTED_FIRST, HeaderTable, get_header, replace_header
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.joined_headers import JOINED_REQUEST_HEADERS
@@ -38,6 +39,8 @@ REQUEST_HEADERS = HeaderTable(
         **dict.fromkeys(_CONTROL_HEADERS, DROP),
         b"x-request-id": REQUEST_ID,
         b"x-forwarded-proto": FORWARDED_PROTO,
+        b"content-type": CONTENT_TYPE,
+        b"grpc-timeout": GRPC_TIMEOUT,
     },
     JOINED_REQUEST_HEADERS,
 )

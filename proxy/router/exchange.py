@@ -6,6 +6,7 @@ wire format, no task, no await. Ports the router filter (Envoy, source/common/ro
 """
 
 from proxy.cluster.cluster import Cluster
+from proxy.codec.grpc_headers import is_grpc_request
 from proxy.codec.headers import HeaderList
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
@@ -49,6 +50,7 @@ class Exchange:
     attempts = 0
     in_panic = False
     _route: ReadyRoute | None = None
+    _timeout_ms = 0
     _filters: RouteFilters | None = None
     _upstream: UpstreamRequest | None = None
     _retry_rules: RetryRules | None = None
@@ -64,6 +66,7 @@ class Exchange:
         self._router = router
         self.encoder = encoder
         self.head = head
+        self.is_grpc = is_grpc_request(head)
         self._request_ended = head.end_stream
         self._body = None if head.end_stream else RequestBody()
 
@@ -108,9 +111,10 @@ class Exchange:
             return
         self._route = route
         self.cluster = cluster
+        self._timeout_ms = route.grpc_timeout_ms(self.head) if self.is_grpc else route.timeout_ms
         if self._request_ended:
-            self._on_request_complete(route)
-        route.tell_expected_timeout(self.head)
+            self._on_request_complete()
+        route.tell_expected_timeout(self.head, self._timeout_ms, is_grpc=self.is_grpc)
         if self._filters is not None:
             self._filters.edit_request()
             self._filters.start_mirrors()
@@ -126,8 +130,7 @@ class Exchange:
         body = self._body
         if self._ended or body is None:
             return  # answered already
-        upstream = self._upstream
-        encoder = upstream.encoder if upstream is not None else None
+        encoder = self._upstream.encoder if self._upstream is not None else None
         if encoder is not None:
             encoder.encode_data(data)
             if self._retry_rules is None or self.status:
@@ -148,7 +151,7 @@ class Exchange:
             self._body.end(trailers)
         if self._ended or self._route is None:
             return
-        self._on_request_complete(self._route)
+        self._on_request_complete()
         if self._upstream is not None and self._upstream.encoder is not None:
             self._upstream.encoder.encode_end(trailers)
             self._upstream.start_per_try_timeout(self._route)
@@ -187,8 +190,7 @@ class Exchange:
         """Send the request as far as it is here."""
         route = self._route
         assert route is not None
-        head = self.head
-        encoder.encode_headers(head, head.headers, end_stream=head.end_stream)
+        encoder.encode_headers(self.head, self.head.headers, end_stream=self.head.end_stream)
         if self._body is not None:
             self._send_body(self._body, encoder)
         if self._request_ended and self._upstream is not None:
@@ -245,8 +247,7 @@ class Exchange:
     def on_per_try_timeout(self, reply: LocalReply) -> None:
         """The attempt's own time is up before response headers; `reply` is the answer without another attempt."""
         self._upstream = None
-        rules = self._retry_rules
-        if rules is None or not self._try_again(retriable=rules.retries_timeout()):
+        if self._retry_rules is None or not self._try_again(retriable=self._retry_rules.retries_timeout()):
             self.reply(reply)
 
     # Attempts
@@ -302,7 +303,7 @@ class Exchange:
         if self._ended or self._backoff_ms is None or cluster is None or route is None:
             return  # ended in the same sweep
         self._backoff_ms = None
-        route.tell_expected_timeout(self.head, self._elapsed_ms())
+        route.tell_expected_timeout(self.head, self._timeout_ms, self._elapsed_ms(), is_grpc=self.is_grpc)
         self._start_attempt(cluster, route)
 
     def _abandon_retries(self, body: RequestBody, *, sent: bool) -> None:
@@ -326,11 +327,11 @@ class Exchange:
 
     # Time
 
-    def _on_request_complete(self, route: ReadyRoute) -> None:
-        """Start the route's timeout: it covers attempts and the response's body, but not the client's sending."""
+    def _on_request_complete(self) -> None:
+        """Start the request's timeout: it covers attempts and the response's body, but not the client's sending."""
         self._request_complete_at = self._router.loop.time()
-        if route.timeout_ms:
-            self._router.deadlines.set(self._on_route_timeout, route.timeout_ms)
+        if self._timeout_ms:
+            self._router.deadlines.set(self._on_route_timeout, self._timeout_ms)
 
     def _elapsed_ms(self) -> int:
         """Time since the request was complete; 0 before that."""
@@ -391,9 +392,8 @@ class Exchange:
         if self._filters is not None:
             self._filters.cancel()
             self.flags = (*self._filters.flags, *self.flags)
-        route = self._route
-        if route is not None and route.timeout_ms:
-            self._router.deadlines.clear(self._on_route_timeout, route.timeout_ms)
+        if self._timeout_ms:
+            self._router.deadlines.clear(self._on_route_timeout, self._timeout_ms)
         if self._retry is not None:
             self._retry.release()
             if self._backoff_ms is not None:

@@ -4,18 +4,11 @@ Ports the gRPC half of `Utility::encodeLocalReply` (Envoy, source/common/http/ut
 `Grpc::Utility::httpToGrpcStatus` (source/common/grpc/status.cc).
 """
 
-from proxy.codec.headers import HeaderList, get_header
-from proxy.codec.http1_request import RequestHead
+from proxy.codec.grpc_headers import GRPC_CONTENT_TYPE
+from proxy.codec.headers import HeaderList
 
-_CONTENT_TYPE = b"application/grpc"
 _UNKNOWN = 2
 _GRPC_STATUSES = {400: 13, 401: 16, 403: 7, 404: 12, 429: 14, 502: 14, 503: 14, 504: 14}
-
-
-def is_grpc_request(head: RequestHead) -> bool:
-    """Whether the client speaks gRPC: `application/grpc`, alone or with `+format`."""
-    content_type = get_header(head.headers, b"content-type")
-    return content_type is not None and (content_type == _CONTENT_TYPE or content_type.startswith(_CONTENT_TYPE + b"+"))
 
 
 def grpc_reply_headers(status: int, message: bytes, *, grpc_status: int | None = None) -> HeaderList:
@@ -28,12 +21,12 @@ def grpc_reply_headers(status: int, message: bytes, *, grpc_status: int | None =
     """
     if grpc_status is None:
         grpc_status = _GRPC_STATUSES.get(status, _UNKNOWN)
-    headers = [(b"content-type", _CONTENT_TYPE), (b"grpc-status", b"%d" % grpc_status)]
+    headers = [(b"content-type", GRPC_CONTENT_TYPE), (b"grpc-status", b"%d" % grpc_status)]
     if message:
         headers.append((b"grpc-message", _percent_encoded(message)))
     return headers
 
 
 def _percent_encoded(message: bytes) -> bytes:
-    """Return a message with all but printable ASCII, and the percent sign, as `%XX`."""
-    return b"".join(b"%c" % byte if 32 <= byte <= 126 and byte != 37 else b"%%%02X" % byte for byte in message)
+    """Return a message with all but printable ASCII as `%XX`, and so the percent sign and, as in Envoy, the tilde."""
+    return b"".join(b"%c" % byte if 32 <= byte < 126 and byte != 37 else b"%%%02X" % byte for byte in message)

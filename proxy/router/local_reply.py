@@ -23,13 +23,17 @@ class LocalReply:
 
     def head(self, *, head_request: bool) -> ResponseHead:
         """Return a new head for it, with the length and type of the body but none of the connection manager's lines."""
-        headers: HeaderList = [(b"x-envoy-overloaded", b"true")] if self.overloaded else []
+        headers = self.overload_headers()
         head = ResponseHead(self.status, headers, 0)
         if self.body:
             head.content_length = len(self.body)
             headers += ((b"content-length", b"%d" % len(self.body)), (b"content-type", b"text/plain"))
             head.end_stream = head_request
         return head
+
+    def overload_headers(self) -> HeaderList:
+        """Return the line that tells the client of overload, if it is to be told."""
+        return [(b"x-envoy-overloaded", b"true")] if self.overloaded else []
 
 
 NO_ROUTE = LocalReply(404, b"", ResponseFlag.NO_ROUTE_FOUND, "route_not_found")

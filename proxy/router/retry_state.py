@@ -8,7 +8,7 @@ import enum
 from collections.abc import Iterable
 
 from outlier import RandomGenerator
-from proxy.codec.headers import get_header
+from proxy.codec.grpc_headers import grpc_status
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.route_config import RetryPolicy
 from proxy.load_balancer import PreviousPriorities
@@ -74,10 +74,9 @@ class RetryRules:
             return True
         if status in self._statuses:
             return True
-        if self._grpc_statuses and head.marks & GRPC_STATUS:
-            text = get_header(head.headers, b"grpc-status") or b""
-            return text.isdigit() and int(text) in self._grpc_statuses
-        return False
+        # A status in trailers comes too late: the response is on its way to the client.
+        told = bool(self._grpc_statuses and head.marks & GRPC_STATUS)
+        return told and grpc_status(head.headers) in self._grpc_statuses
 
     def retries_reset(self, reason: ResetReason) -> bool:
         """Whether an attempt that was reset before response headers is to be tried again."""

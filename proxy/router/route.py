@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import attrs
 
-from proxy.codec.headers import replace_header
+from proxy.codec.grpc_headers import GRPC_TIMEOUT, format_grpc_timeout, parse_grpc_timeout
+from proxy.codec.headers import get_header, replace_header
 from proxy.codec.http1_request import RequestHead
 from proxy.config.route_config import Route, RouteAction, VirtualHost
 from proxy.load_balancer.hash_policy import HashPolicies
@@ -66,11 +67,32 @@ class ReadyRoute:
         self.only_cluster = self._only_cluster()
         self.for_mirrors = self if not action.mirrors else ReadyRoute(_for_mirrors(action))
 
-    def tell_expected_timeout(self, head: RequestHead, elapsed_ms: int | None = None) -> None:
-        """Let the host know how long it has at most; a retry says how much of the route's time has elapsed."""
-        if not self.timeout_ms and not self.per_try_timeout_ms:
+    def grpc_timeout_ms(self, head: RequestHead) -> int:
+        """Return how long a gRPC request may take, 0 for any time: what its client says within the route's timeout.
+
+        Istio gives each route its timeout as `max_grpc_timeout` too. Ports `FilterUtility::finalTimeout`.
+        """
+        if not head.marks & GRPC_TIMEOUT:
+            return self.timeout_ms
+        own_ms = parse_grpc_timeout(get_header(head.headers, b"grpc-timeout") or b"")
+        if not own_ms:
+            return self.timeout_ms
+        return min(own_ms, self.timeout_ms) if self.timeout_ms else own_ms
+
+    def tell_expected_timeout(
+        self, head: RequestHead, timeout_ms: int, elapsed_ms: int | None = None, *, is_grpc: bool
+    ) -> None:
+        """Let the host know how long it has at most.
+
+        Args:
+            head: What it is told in.
+            timeout_ms: The request's timeout, 0 for none.
+            elapsed_ms: How much of that has elapsed; for a retry only.
+            is_grpc: Whether to say it in gRPC's own words too.
+        """
+        if not timeout_ms and not self.per_try_timeout_ms:
             return
-        expected_ms = self.timeout_ms - (elapsed_ms or 0) if self.timeout_ms else self.per_try_timeout_ms
+        expected_ms = max(timeout_ms - (elapsed_ms or 0), 1) if timeout_ms else self.per_try_timeout_ms
         if self.per_try_timeout_ms:
             expected_ms = min(expected_ms, self.per_try_timeout_ms)
         line = (b"x-envoy-expected-rq-timeout-ms", b"%d" % expected_ms)
@@ -78,6 +100,8 @@ class ReadyRoute:
             head.headers.append(line)  # a client's own was dropped
         else:
             replace_header(head.headers, *line)
+        if is_grpc:
+            replace_header(head.headers, b"grpc-timeout", format_grpc_timeout(expected_ms))
 
     def _only_cluster(self) -> str | None:
         filters = (self.fault, self.cors, self.direct_reply, self.rewrite, self.mirrors or None)

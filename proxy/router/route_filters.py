@@ -12,7 +12,7 @@ from proxy.codec.http1_response import ResponseHead
 from proxy.response_flags import ResponseFlag
 from proxy.router.cors import PREFLIGHT_DETAILS
 from proxy.router.fault import DELAY_FLAG, draw_abort, draw_delay_ms
-from proxy.router.grpc_reply import grpc_reply_headers, is_grpc_request
+from proxy.router.grpc_reply import grpc_reply_headers
 from proxy.router.local_reply import LocalReply
 from proxy.router.mirror import is_mirrored, mirrored_head
 from proxy.router.route import ReadyRoute
@@ -161,9 +161,10 @@ def local_reply_head(
         first: Lines before all others.
         grpc_status: For a gRPC client; None derives it from the reply's status.
     """
-    is_grpc = is_grpc_request(exchange.head)
+    is_grpc = exchange.is_grpc
     if is_grpc:
-        head = ResponseHead(200, grpc_reply_headers(reply.status, reply.body, grpc_status=grpc_status), 0)
+        grpc_lines = grpc_reply_headers(reply.status, reply.body, grpc_status=grpc_status)
+        head = ResponseHead(200, reply.overload_headers() + grpc_lines, 0)
     else:
         head = reply.head(head_request=exchange.head.method == b"HEAD")
     if filters is not None or first:

@@ -7,8 +7,10 @@ the reporting of `Filter` (Envoy, source/common/router/{upstream_request,router}
 
 from typing import TYPE_CHECKING
 
+from outlier import grpc_to_http_status
 from outlier.reporting import report_connected, report_overflow, report_reset, report_timeout
 from proxy.cluster.cluster import Cluster
+from proxy.codec.grpc_headers import grpc_status
 from proxy.codec.headers import HeaderList
 from proxy.codec.http1_response import ResponseHead
 from proxy.deadlines import Deadlines
@@ -26,13 +28,23 @@ _EJECTED = int(HealthFlag.FAILED_OUTLIER_CHECK)
 class UpstreamRequest:
     """A `PoolClient` for one exchange; `encoder` is set while a stream is held."""
 
-    __slots__ = ("_cluster", "_deadlines", "_exchange", "_per_try_timeout_ms", "_waiting", "encoder", "host")
+    __slots__ = (
+        "_cluster",
+        "_deadlines",
+        "_exchange",
+        "_per_try_timeout_ms",
+        "_status_due",
+        "_waiting",
+        "encoder",
+        "host",
+    )
 
     def __init__(self, exchange: "Exchange", cluster: Cluster, host: Host, deadlines: Deadlines) -> None:
         self._exchange = exchange
         self._cluster = cluster
         self._deadlines = deadlines
         self._per_try_timeout_ms = 0  # the timeout that is set; 0 when none is
+        self._status_due = False  # a gRPC response has begun, and its end says whether it is a success
         self._waiting = True
         self.host = host
         self.encoder: RequestEncoder | None = None
@@ -72,8 +84,9 @@ class UpstreamRequest:
     def time_out(self, *, responding: bool) -> None:
         """Give the attempt up because its time is over; a host that had the request and owes the head is charged."""
         if self.encoder is not None:
+            self.host.rq_timeout += 1
             if not responding:
-                self.host.rq_timeout += 1
+                self._count_lost()
             report_timeout(self.host.monitor, responding=responding)
             if self.host.shadow is not None:
                 self.host.shadow.timed_out(self.host, responding=responding)
@@ -111,10 +124,14 @@ class UpstreamRequest:
             return
         self._clear_per_try_timeout()
         host = self.host
-        if status < 500:
-            host.rq_success += 1
-        else:
+        if status >= 500:
             host.rq_error += 1
+        elif not self._exchange.is_grpc:
+            host.rq_success += 1
+        elif head.end_stream:
+            self._count_grpc_status(head.headers)
+        else:
+            self._status_due = True
         self._cluster.report_response(host, self._exchange.head, head)
         if host.shadow is not None:
             host.shadow.responded(host, self._exchange.head, head)
@@ -133,6 +150,8 @@ class UpstreamRequest:
     def on_response_end(self, trailers: HeaderList) -> None:
         """The host has done its part."""
         self.encoder = None
+        if self._status_due:
+            self._count_grpc_status(trailers)
         self._exchange.on_upstream_end(trailers)
 
     def on_response_reset(self, reason: ResetReason, detail: str) -> None:
@@ -158,8 +177,21 @@ class UpstreamRequest:
             self._deadlines.clear(self._on_per_try_timeout, self._per_try_timeout_ms)
             self._per_try_timeout_ms = 0
 
+    def _count_grpc_status(self, headers: HeaderList) -> None:
+        """Count a gRPC response on its host by what stands in its head or its trailers; without a status it failed."""
+        status = grpc_status(headers)
+        if status is None or grpc_to_http_status(status) >= 500:
+            self.host.rq_error += 1
+        else:
+            self.host.rq_success += 1
+
+    def _count_lost(self) -> None:
+        """Count an attempt that came to nothing on its host, unless its head has been counted already."""
+        if not self._exchange.status or self._status_due:
+            self.host.rq_error += 1
+
     def _charge_reset(self) -> None:
-        self.host.rq_error += 1
+        self._count_lost()
         report_reset(self.host.monitor)
         if self.host.shadow is not None:
             self.host.shadow.reset(self.host)
