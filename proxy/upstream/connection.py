@@ -14,7 +14,7 @@ from proxy.codec.http1_parser import End
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead, ResponseParser
 from proxy.codec.joined_headers import JOINED_RESPONSE_HEADERS
-from proxy.upstream.stream import ResetReason, ResponseDecoder
+from proxy.upstream.stream import RequestEncoder, ResetReason, ResponseDecoder
 
 if TYPE_CHECKING:
     from proxy.upstream.connection_pool import ConnectAttempt, ConnectionPool
@@ -83,10 +83,11 @@ class UpstreamConnection(asyncio.Protocol):
         self.max_duration_ms = 0  # the limit that a deadline is set for; 0 when none is
         self.requests = 0
 
-    def attach(self, decoder: ResponseDecoder) -> None:
+    def attach(self, decoder: ResponseDecoder) -> RequestEncoder:
         """Give the connection to a request."""
         self._decoder = decoder
         self.requests += 1
+        return self
 
     # RequestEncoder
 

@@ -15,6 +15,7 @@ from proxy.deadlines import Deadlines
 from proxy.upstream.connecting import connect
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.host import Host
+from proxy.upstream.pooled_connection import PooledConnection
 from proxy.upstream.resource_manager import ResourceManager
 from proxy.upstream.stats import ClusterStats
 from proxy.upstream.stream import PoolClient, ResetReason
@@ -39,7 +40,7 @@ class ConnectAttempt:
 
 
 class ConnectionPool:
-    """All connections of one host.
+    """All connections of one host, in HTTP/1.1; `Http2Pool` is the same in HTTP/2.
 
     `config` is the cluster's; a new one may be set at any time and holds for what happens from then on. `tls` secures
     every connection, asking for `server_name`; None is plain text.
@@ -81,8 +82,8 @@ class ConnectionPool:
         self._deadlines = deadlines
         self._tls = tls
         self._server_name = server_name
-        self._connections: set[UpstreamConnection] = set()
-        self._idle: list[UpstreamConnection] = []  # the one used last is at the end and is used next
+        self._connections: set[PooledConnection] = set()
+        self._idle: list[PooledConnection] = []  # the one used last is at the end and is used next
         self._pending: deque[PoolClient] = deque()
         self._attempts: set[ConnectAttempt] = set()
         self._sweep_timeout_ms = 0  # the idle timeout that a sweep is set with; 0 when none is
@@ -99,6 +100,10 @@ class ConnectionPool:
             if not self._assign(connection, client):
                 self._idle.append(connection)
             return
+        self._wait(client)
+
+    def _wait(self, client: PoolClient) -> None:
+        """Let a client wait for a connection, unless too many do."""
         if not self._resources.can_wait():
             self.stats.upstream_rq_pending_overflow += 1
             client.on_pool_failure(ResetReason.OVERFLOW, "")
@@ -135,7 +140,7 @@ class ConnectionPool:
 
     # Called by connections
 
-    def on_connected(self, connection: UpstreamConnection, attempt: ConnectAttempt) -> None:
+    def on_connected(self, connection: PooledConnection, attempt: ConnectAttempt) -> None:
         """A connection is open."""
         self._end_attempt(attempt)
         self.stats.connect_time_ms.record(round((self.loop.time() - attempt.started) * 1000))
@@ -149,7 +154,7 @@ class ConnectionPool:
             self._deadlines.set(connection.on_max_duration, duration_ms)
         self.on_connection_free(connection)
 
-    def on_connection_free(self, connection: UpstreamConnection) -> None:
+    def on_connection_free(self, connection: PooledConnection) -> None:
         """A connection can carry a request: the oldest waiting one, or one to come."""
         while self._pending:
             client = self._pending.popleft()
@@ -165,7 +170,7 @@ class ConnectionPool:
         self.host.rq_active -= 1
         self.stats.upstream_rq_active -= 1
 
-    def on_connection_closed(self, connection: UpstreamConnection, *, remote: bool, busy: bool) -> None:
+    def on_connection_closed(self, connection: PooledConnection, *, remote: bool, busy: bool) -> None:
         """A connection is gone; `busy` says that a request was on it."""
         self._connections.discard(connection)
         if connection.max_duration_ms:
@@ -194,9 +199,9 @@ class ConnectionPool:
         try:
             await connect(
                 self.loop,
-                lambda: UpstreamConnection(self, attempt),
+                lambda: self._new_connection(attempt),
                 self.host.address,
-                tls=None if self._tls is None else self._tls.context(),
+                tls=self._ssl_context(),
                 server_name=self._server_name,
                 keepalive=self.config.tcp_keepalive,
                 timeout_ms=attempt.timeout_ms,
@@ -214,16 +219,31 @@ class ConnectionPool:
             self.stats.upstream_cx_connect_timeout += 1
             self._fail_attempt(attempt, ResetReason.CONNECTION_TIMEOUT, f"no answer in {attempt.timeout_ms} ms")
 
+    def _new_connection(self, attempt: ConnectAttempt) -> asyncio.Protocol:
+        """Return the protocol of a connection that is being opened."""
+        return UpstreamConnection(self, attempt)
+
+    def _ssl_context(self) -> ssl.SSLContext | None:
+        """Return what secures a new connection."""
+        return None if self._tls is None else self._tls.context()
+
+    def _connecting_capacity(self) -> int:
+        """Return how many requests the connections that are being opened can carry."""
+        return len(self._attempts)
+
+    def _count_protocol(self) -> None:
+        """Count a connection by what it speaks."""
+        self.stats.upstream_cx_http1_total += 1
+
     def _connect_if_needed(self) -> None:
         """Open connections for waiting requests, as far as the breaker allows; one per host always."""
-        while len(self._pending) > len(self._attempts):
+        while len(self._pending) > self._connecting_capacity():
             if not self._resources.can_connect():
                 self.stats.upstream_cx_overflow += 1
                 if self._connections or self._attempts:
                     return
-            stats = self.stats
-            stats.upstream_cx_total += 1
-            stats.upstream_cx_http1_total += 1
+            self.stats.upstream_cx_total += 1
+            self._count_protocol()
             self.host.cx_total += 1
             self._count_connection(1)
             attempt = ConnectAttempt(self)
@@ -246,7 +266,7 @@ class ConnectionPool:
         for client in clients:
             client.on_pool_failure(reason, detail)
 
-    def _assign(self, connection: UpstreamConnection, client: PoolClient) -> bool:
+    def _assign(self, connection: PooledConnection, client: PoolClient) -> bool:
         """Give a free connection to a request, unless too many are in flight; return whether it was given."""
         resources = self._resources
         stats = self.stats
@@ -260,11 +280,10 @@ class ConnectionPool:
         host.rq_total += 1
         stats.upstream_rq_active += 1
         stats.upstream_rq_total += 1
-        connection.attach(client)
-        client.on_pool_ready(connection)
+        client.on_pool_ready(connection.attach(client))
         return True
 
-    def _keep(self, connection: UpstreamConnection) -> None:
+    def _keep(self, connection: PooledConnection) -> None:
         """Let a free connection wait for a request to come, as long as it may be idle."""
         if connection.draining:
             connection.close()
