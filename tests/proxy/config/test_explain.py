@@ -131,3 +131,50 @@ def test_settings_of_detectors_that_never_eject_are_inert():
     assert setting(cluster, "outlier_detection.success_rate_stdev_factor").inert
     assert setting(cluster, "outlier_detection.consecutive_local_origin_failure").inert
     assert not setting(cluster, "outlier_detection.consecutive_5xx").inert
+
+
+@pytest.mark.parametrize(
+    ("mesh", "name", "value", "because"),
+    [
+        ({"connectTimeout": "3s"}, "connect_timeout", "3s", "connectTimeout"),
+        ({"tcpKeepalive": {"probes": 3}}, "tcp_keepalive", "on", "tcpKeepalive"),
+        ({"tcpKeepalive": {"probes": 3}}, "tcp_keepalive.keepalive_probes", "3", "tcpKeepalive.probes"),
+        (
+            {"localityLbSetting": {"distribute": [{"from": "*", "to": {"eu/*": 100}}]}},
+            "locality_weighted",
+            "true",
+            "localityLbSetting",
+        ),
+    ],
+    ids=["connect-timeout", "keepalive", "keepalive-probes", "locality"],
+)
+def test_a_field_of_the_mesh_is_named_as_such(mesh, name, value, because):
+    found = setting(explained("outlierDetection: {}", mesh=read_mesh_config(mesh, Report())), name)
+
+    assert (found.value_text, found.origin.kind, found.origin.text) == (value, OriginKind.MESH, because)
+
+
+def test_a_keepalive_without_fields_is_still_one():
+    cluster = explained("connectionPool: {tcp: {tcpKeepalive: {}}}")
+
+    assert setting(cluster, "tcp_keepalive").origin.field == "trafficPolicy.connectionPool.tcp.tcpKeepalive"
+
+
+def test_parts_of_a_budget_have_origins_of_their_own():
+    cluster = explained("retryBudget: {percent: 25}")
+
+    budget = {
+        name: setting(cluster, f"circuit_breakers.retry_budget.{name}")
+        for name in ("budget_percent", "min_retry_concurrency")
+    }
+
+    assert {name: part.value for name, part in budget.items()} == {"budget_percent": 25, "min_retry_concurrency": 3}
+    assert budget["budget_percent"].origin.field == "trafficPolicy.retryBudget.percent"
+    assert budget["min_retry_concurrency"].origin.kind is OriginKind.ISTIO
+
+
+def test_what_the_sidecar_does_not_do_is_said():
+    found = setting(explained("tls: {mode: ISTIO_MUTUAL}"), "tls.mode")
+
+    assert not found.applied
+    assert found.origin.text.endswith("not applied by the sidecar yet")
