@@ -43,15 +43,21 @@ class Request:
         return self.head.start_line.split(b" ")[1].decode("latin-1")
 
 
-class Upstream:
-    """One listening address; the port stays reserved while connections are refused."""
+class Server:
+    """One listening address; the port stays reserved while connections are refused.
 
-    def __init__(self, answer: Callable[[Request], Answer]) -> None:
-        self.answer = answer
-        self._connections: set[_Connection] = set()
+    Subclasses make what answers on a connection; it keeps its transport in `connections` while that is open.
+    """
+
+    def __init__(self) -> None:
+        self.connections: set[asyncio.Transport] = set()
         self._server: asyncio.Server | None = None
         self._reservation = _bound_socket(0)
         self.port: int = self._reservation.getsockname()[1]
+
+    def make_connection(self) -> asyncio.Protocol:
+        """Return what answers on a new connection."""
+        raise NotImplementedError
 
     @property
     def address(self) -> str:
@@ -62,20 +68,31 @@ class Upstream:
         """Listen; no effect when listening already."""
         if self._server is None:
             listener = _bound_socket(self.port)
-            self._server = await asyncio.get_running_loop().create_server(lambda: _Connection(self), sock=listener)
+            self._server = await asyncio.get_running_loop().create_server(self.make_connection, sock=listener)
 
     def refuse(self) -> None:
         """Stop listening and close all connections: the next connect is refused."""
         if self._server is not None:
             self._server.close()
             self._server = None
-        for connection in tuple(self._connections):
-            connection.close()
+        for transport in tuple(self.connections):
+            transport.close()
 
     def close(self) -> None:
         """Free the port."""
         self.refuse()
         self._reservation.close()
+
+
+class Upstream(Server):
+    """A server that sends the bytes of `answer` for each request."""
+
+    def __init__(self, answer: Callable[[Request], Answer]) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def make_connection(self) -> asyncio.Protocol:
+        return _Connection(self)
 
 
 class _Connection(asyncio.Protocol):
@@ -86,10 +103,10 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._upstream._connections.add(self)
+        self._upstream.connections.add(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._upstream._connections.discard(self)
+        self._upstream.connections.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -110,9 +127,6 @@ class _Connection(asyncio.Protocol):
             peer = self._transport.get_extra_info("socket")
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._transport.abort()
-
-    def close(self) -> None:
-        self._transport.close()
 
 
 def _bound_socket(port: int) -> socket.socket:
