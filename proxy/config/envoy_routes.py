@@ -164,6 +164,8 @@ def _action(action: RouteAction) -> dict[str, Any]:
         message["cluster"] = action.cluster
     if action.retry is not None:
         message["retry_policy"] = _retry(action.retry)
+    if action.hedge_on_per_try_timeout:
+        message["hedge_policy"] = {"hedge_on_per_try_timeout": True}
     if action.hash_policy:
         message["hash_policy"] = [_hash(policy) for policy in action.hash_policy]
     if action.prefix_rewrite:

@@ -161,7 +161,7 @@ class RouteBuilder:
         response = _operations(block.headers.response if block.headers is not None else None)
         action = RouteAction()
         if block.redirect is None and block.direct_response is None:
-            action = self._action(block, owned.namespace, listener_port)
+            action = self._action(owned, listener_port)
             targets = [entry for entry in block.route if entry is not None]
             if len(targets) == 1 and targets[0].headers is not None:
                 request = _joined(request, _operations(targets[0].headers.request))
@@ -181,7 +181,8 @@ class RouteBuilder:
             response_headers=response,
         )
 
-    def _action(self, block: HttpRoute, namespace: str, listener_port: int) -> RouteAction:
+    def _action(self, owned: OwnedRoute, listener_port: int) -> RouteAction:
+        block, namespace = owned.route, owned.namespace
         entries = [entry for entry in block.route if entry is not None and entry.destination is not None]
         if len(entries) > 1:
             entries = [entry for entry in entries if entry.weight > 0]
@@ -197,6 +198,7 @@ class RouteBuilder:
                 self._context.release,
                 consistent_hash=any(settings is not None for settings in hashes),
             ),
+            hedge_on_per_try_timeout=owned.hedged,
             hash_policy=tuple(policy for settings in hashes for policy in hash_policies(settings)),
             prefix_rewrite=rewrite.uri if rewrite is not None else "",
             regex_rewrite=(

@@ -150,12 +150,14 @@ class RouteAction:
 
     `timeout_ms` 0 means no timeout (Istio's default; Envoy's own would be 15 s). `retry` None means no retries. With
     several hash policies each adds to the hash. `prefix_rewrite` replaces what `path` matched, a prefix or the whole.
+    `hedge_on_per_try_timeout` keeps an attempt whose own time is up while the next one is made.
     """
 
     cluster: str = ""
     timeout_ms: int = 0
     weighted_clusters: tuple[WeightedCluster, ...] = ()
     retry: RetryPolicy | None = None
+    hedge_on_per_try_timeout: bool = False
     hash_policy: tuple[HashPolicy, ...] = ()
     prefix_rewrite: str = ""
     regex_rewrite: RegexRewrite | None = None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import attrs
 
 from proxy.config.delegate import merge_routes
+from proxy.config.hedging import hedges
 from proxy.config.host_names import candidates, complete_host
 from proxy.config.node import NodeConfig
 from proxy.config.resource import Key, Resource
@@ -30,10 +31,11 @@ Name = tuple[str, str]
 
 @attrs.frozen
 class OwnedRoute:
-    """An http route, and the namespace that short names in it count from."""
+    """An http route, the namespace that short names in it count from, and whether its attempts are hedged."""
 
     route: HttpRoute
     namespace: str
+    hedged: bool
 
 
 class VirtualServiceIndex:
@@ -103,12 +105,12 @@ class VirtualServiceIndex:
             if route is None:
                 continue
             if route.delegate is None:
-                yield OwnedRoute(route, resource.namespace)
+                yield OwnedRoute(route, resource.namespace, hedges(resource))
                 continue
             found = self.delegate(resource, route)
             if found is not None:
                 for merged in merge_routes(route, virtual_service(found).http):
-                    yield OwnedRoute(merged, found.namespace)
+                    yield OwnedRoute(merged, found.namespace, hedges(found))
 
 
 def _delegate_name(resource: Resource, route: HttpRoute) -> Name:

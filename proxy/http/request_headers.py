@@ -31,6 +31,7 @@ _CONTROL_HEADERS = (
     b"x-envoy-upstream-rq-per-try-timeout-ms",
     b"x-envoy-upstream-rq-timeout-alt-response",
     b"x-envoy-upstream-rq-timeout-ms",
+    b"x-envoy-upstream-stream-duration-ms",
 )
 
 REQUEST_HEADERS = HeaderTable(

@@ -5,7 +5,6 @@ passes the response back or replies itself. Both sides are seams (`ResponseEncod
 wire format, no task, no await. Ports the router filter (Envoy, source/common/router/router.cc).
 """
 
-from proxy.cluster.cluster import Cluster
 from proxy.codec.grpc_headers import is_grpc_request
 from proxy.codec.headers import HeaderList
 from proxy.codec.http1_request import RequestHead
@@ -13,54 +12,29 @@ from proxy.codec.http1_response import ResponseHead
 from proxy.config.cluster_config import ClusterType
 from proxy.response_flags import ResponseFlag
 from proxy.router import local_reply
-from proxy.router.balancer_context import BalancerContext, make_context
-from proxy.router.idle_attempt import IdleWatchedRequest
+from proxy.router.attempts import Attempts
+from proxy.router.balancer_context import make_context
 from proxy.router.local_reply import LocalReply
 from proxy.router.mirrored import DeafClient
 from proxy.router.request_body import BUFFER_HIGH_WATER_BYTES, REPLAY_LIMIT_BYTES, RequestBody
 from proxy.router.response_headers import prepare_response
-from proxy.router.retry_state import Decision, RetryRules, RetryState
 from proxy.router.route import ReadyRoute, ReadyVirtualHost
 from proxy.router.route_filters import RouteFilters, local_reply_head
 from proxy.router.router import ResponseEncoder, Router
-from proxy.router.upstream_request import UpstreamRequest
-from proxy.upstream.host import Host
 from proxy.upstream.stream import RequestEncoder, ResetReason
 
-_DECISION_FLAGS = {
-    Decision.LIMIT_EXCEEDED: (ResponseFlag.UPSTREAM_RETRY_LIMIT_EXCEEDED,),
-    Decision.OVERFLOW: (ResponseFlag.UPSTREAM_OVERFLOW,),
-}
 
-
-class Exchange:
+class Exchange(Attempts):
     """One request and its response.
 
-    Attributes for the access log: `status` is 0 until a response head was sent, `flags` and `details` say why the
-    exchange ended as it did, `attempts` counts picks of a host, `host` is the last one picked, `cluster` is None
-    without a route, `in_panic` says that panic sent the last attempt to an ejected host.
+    Attributes for the access log, besides those of `Attempts`: `status` is 0 until a response head was sent, `flags`
+    and `details` say why the exchange ended as it did.
     """
 
-    # Defaults of the class: most exchanges never write most of them, and creating one is on every request's way.
-    cluster: Cluster | None = None
-    host: Host | None = None
-    status = 0
-    flags: tuple[ResponseFlag, ...] = ()
     details = ""
-    attempts = 0
-    in_panic = False
-    _route: ReadyRoute | None = None
-    _timeout_ms = 0
     _filters: RouteFilters | None = None
-    _upstream: UpstreamRequest | None = None
-    _retry_rules: RetryRules | None = None
-    _retry: RetryState | None = None  # from the first failure on
-    _context: BalancerContext | None = None
     _set_cookies: tuple[bytes, ...] = ()
-    _backoff_ms: int | None = None  # the wait before the next attempt, while it lasts
     _request_complete_at = 0.0
-    _request_paused = False
-    _ended = False
 
     def __init__(self, router: Router, encoder: ResponseEncoder, head: RequestHead) -> None:
         self._router = router
@@ -130,7 +104,8 @@ class Exchange:
         body = self._body
         if self._ended or body is None:
             return  # answered already
-        encoder = self._upstream.encoder if self._upstream is not None else None
+        upstream = self._upstream
+        encoder = upstream.encoder if upstream is not None else None
         if encoder is not None:
             encoder.encode_data(data)
             if self._retry_rules is None or self.status:
@@ -165,7 +140,8 @@ class Exchange:
 
     def on_client_gone(self) -> None:
         """Nobody waits any more: stop the attempt, charge nobody."""
-        self._cancel_attempt()
+        self._request_paused = False
+        self._cancel_attempts()
         self.flags = (*self.flags, ResponseFlag.DOWNSTREAM_CONNECTION_TERMINATION)
         self.details = "downstream_remote_disconnect"
         self._end()
@@ -178,7 +154,7 @@ class Exchange:
 
     def refuse(self, reply: LocalReply) -> None:
         """Answer what cannot be served; if the response has begun, cut it off."""
-        self._cancel_attempt()
+        self._cancel_attempts()
         if not self.status:
             self.reply(reply)
             return
@@ -190,7 +166,8 @@ class Exchange:
         """Send the request as far as it is here."""
         route = self._route
         assert route is not None
-        encoder.encode_headers(self.head, self.head.headers, end_stream=self.head.end_stream)
+        head = self.head
+        encoder.encode_headers(head, head.headers, end_stream=head.end_stream)
         if self._body is not None:
             self._send_body(self._body, encoder)
         if self._request_ended and self._upstream is not None:
@@ -198,7 +175,11 @@ class Exchange:
 
     def on_upstream_writable(self, *, writable: bool) -> None:
         """The host takes no more of the request (or takes it again)."""
-        (self.encoder.resume_request if writable else self.encoder.pause_request)()
+        if writable:
+            self._resume_request()
+        elif not self._request_paused:
+            self._request_paused = True
+            self.encoder.pause_request()
 
     def on_upstream_interim(self, head: ResponseHead) -> None:
         """Pass an interim head on; `100 Continue` was sent when it was asked for."""
@@ -211,9 +192,8 @@ class Exchange:
         assert cluster is not None
         rules = self._retry_rules
         if rules is not None:
-            if self._try_again(retriable=rules.retries_response(head)):
-                cluster.stats.count_retried_response(head.status)
-                self._cancel_attempt()
+            retriable = rules.retries_response(head)
+            if (retriable or self._retry is not None) and self._goes_on(head, retriable=retriable):
                 return
             if self._body is not None:
                 self._body.discard()
@@ -234,77 +214,32 @@ class Exchange:
 
     def on_upstream_reset(self, reason: ResetReason, detail: str) -> None:
         """The attempt is lost: try again, reply, or cut the response off where it stands."""
-        self._upstream = None
+        attempt, self._upstream = self._upstream, None
+        assert attempt is not None
+        self._resume_request()
         if self.status:
             self._cut_off(*local_reply.reset_after_start(reason))
             return
         if reason is ResetReason.OVERFLOW:
             self.host = None  # it never got the request
         rules = self._retry_rules
-        if rules is None or not self._try_again(retriable=rules.retries_reset(reason)):
-            self.reply(local_reply.upstream_reset(reason, retried=self.attempts > 1, transport_failure=detail))
+        if attempt.repeated or rules is None or not self._try_again(retriable=rules.retries_reset(reason)):
+            reply = local_reply.upstream_reset(reason, retried=self.attempts > 1, transport_failure=detail)
+            if self._waits_for_another():
+                assert self.cluster is not None
+                self.cluster.stats.count_response(reply.status)
+            else:
+                self.reply(reply)
 
     def on_per_try_timeout(self, reply: LocalReply) -> None:
         """The attempt's own time is up before response headers; `reply` is the answer without another attempt."""
         self._upstream = None
-        if self._retry_rules is None or not self._try_again(retriable=self._retry_rules.retries_timeout()):
+        self._resume_request()
+        rules = self._retry_rules
+        if rules is None or not self._try_again(retriable=rules.retries_timeout()):
             self.reply(reply)
 
-    # Attempts
-
-    def _start_attempt(self, cluster: Cluster, route: ReadyRoute) -> None:
-        self.attempts += 1
-        host = cluster.load_balancer.choose_host(self._context)
-        if host is None:
-            cluster.stats.upstream_cx_none_healthy += 1
-            self.reply(local_reply.NO_HEALTHY_UPSTREAM)
-            return
-        self.host = host
-        if self._retry is not None:
-            self._retry.on_host_attempted(host)
-        attempt = IdleWatchedRequest if route.per_try_idle_timeout_ms else UpstreamRequest
-        self._upstream = attempt(self, cluster, host, self._router.deadlines)
-        self._upstream.start()
-
-    def _cancel_attempt(self) -> None:
-        if self._upstream is not None:
-            self._upstream.cancel()
-            self._upstream = None
-
-    def _try_again(self, *, retriable: bool) -> bool:
-        """Schedule another attempt if there is to be one; otherwise note why not and return False."""
-        retry = self._retry
-        if retry is None:
-            if not retriable:
-                return False
-            retry = self._start_retrying()
-        decision = retry.decide(retriable=retriable)
-        if decision is Decision.RETRY:
-            self._backoff_ms = retry.backoff_ms()
-            self._router.deadlines.set(self._on_backoff_end, self._backoff_ms)
-            return True
-        self.flags = _DECISION_FLAGS.get(decision, ())
-        return False
-
-    def _start_retrying(self) -> RetryState:
-        """The first attempt has failed: from now on the balancer has to know what was tried."""
-        cluster, route, rules = self.cluster, self._route, self._retry_rules
-        assert cluster is not None and route is not None and rules is not None  # noqa: PT018 - one fact
-        retry = self._retry = RetryState(rules, cluster.resources, cluster.stats, self._router.random)
-        if self.host is not None:
-            retry.on_host_attempted(self.host)
-        if self._context is None:
-            self._context, _ = make_context(route, self.head, self.encoder)
-        self._context.retry = retry
-        return retry
-
-    def _on_backoff_end(self) -> None:
-        route, cluster = self._route, self.cluster
-        if self._ended or self._backoff_ms is None or cluster is None or route is None:
-            return  # ended in the same sweep
-        self._backoff_ms = None
-        route.tell_expected_timeout(self.head, self._timeout_ms, self._elapsed_ms(), is_grpc=self.is_grpc)
-        self._start_attempt(cluster, route)
+    # The request's body
 
     def _abandon_retries(self, body: RequestBody, *, sent: bool) -> None:
         """The body is too long to be kept for them; what a connection is to be sent first is not let go."""
@@ -318,12 +253,10 @@ class Exchange:
 
     def _send_body(self, body: RequestBody, encoder: RequestEncoder) -> None:
         """Send what has been received of the body so far; keep it if it may be needed again."""
+        self._resume_request()
         body.send(encoder, complete=self._request_ended)
         if self._retry_rules is None:
             body.discard()
-        if self._request_paused:
-            self._request_paused = False
-            self.encoder.resume_request()
 
     # Time
 
@@ -340,12 +273,15 @@ class Exchange:
     def _on_route_timeout(self) -> None:
         if self._ended:
             return  # in the same sweep
-        assert self.cluster is not None
-        self.cluster.stats.upstream_rq_timeout += 1
-        upstream, self._upstream = self._upstream, None
-        if upstream is not None:
-            upstream.time_out(responding=self.status != 0)
-        self.flags = ()
+        cluster = self.cluster
+        assert cluster is not None
+        self._set_aside()
+        attempts, self._others = self._others, ()
+        cluster.stats.upstream_rq_timeout += len(attempts)
+        for attempt in attempts:
+            attempt.time_out(responding=self.status != 0)
+        for _ in attempts[1:]:  # each counts, but one client is answered
+            cluster.stats.count_response(local_reply.ROUTE_TIMEOUT.status)
         if self.status:
             self._cut_off(local_reply.ROUTE_TIMEOUT.flag, local_reply.ROUTE_TIMEOUT.details)
         else:
@@ -395,6 +331,6 @@ class Exchange:
         if self._timeout_ms:
             self._router.deadlines.clear(self._on_route_timeout, self._timeout_ms)
         if self._retry is not None:
-            self._retry.release()
-            if self._backoff_ms is not None:
-                self._router.deadlines.clear(self._on_backoff_end, self._backoff_ms)
+            self._stop_retrying()
+        if self._request_paused:
+            self._resume_request()

@@ -32,7 +32,7 @@ class IdleWatchedRequest(UpstreamRequest):
     def start_per_try_timeout(self, route: ReadyRoute) -> None:
         """Give the attempt its own times, from now on."""
         super().start_per_try_timeout(route)
-        if self.encoder is not None:
+        if self.encoder is not None and route.per_try_idle_timeout_ms:
             self._idle_timeout_ms = route.per_try_idle_timeout_ms
             self._deadlines.set(self._on_idle_timeout, self._idle_timeout_ms)
 

@@ -49,11 +49,13 @@ class RetryRules:
         "_statuses",
         "_timeouts",
         "policy",
+        "words",
     )
 
     def __init__(self, policy: RetryPolicy) -> None:
-        words = {word.strip() for word in policy.retry_on.split(",")}
+        words = {word.strip() for word in policy.retry_on.split(",")} - {""}
         self.policy = policy
+        self.words = frozenset(words)
         self._server_errors = "5xx" in words
         self._gateway_errors = "gateway-error" in words
         self._only_ratelimited = "envoy-ratelimited" in words
@@ -119,14 +121,15 @@ class RetryState:
 
     def decide(self, *, retriable: bool) -> Decision:
         """Return what becomes of an attempt; a retry holds its place among the cluster's until the next call."""
+        if retriable and self._left == 0:
+            # The retry before is not given up by that: one that was late may succeed yet.
+            self._stats.upstream_rq_retry_limit_exceeded += 1
+            return Decision.LIMIT_EXCEEDED
         if self._holding and not retriable:
             self._stats.upstream_rq_retry_success += 1
         self.release()
         if not retriable:
             return Decision.NO
-        if self._left == 0:
-            self._stats.upstream_rq_retry_limit_exceeded += 1
-            return Decision.LIMIT_EXCEEDED
         self._left -= 1
         if not self._resources.can_retry():
             self._stats.upstream_rq_retry_overflow += 1

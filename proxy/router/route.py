@@ -23,7 +23,8 @@ class ReadyRoute:
     """One route; parts that it has not are None, timeouts that it has not are 0.
 
     `for_mirrors` is what a copy of a request gets: the timeout and the hash, one attempt. `only_cluster` is the
-    cluster of a route that does nothing but forward to it: no draw among clusters, no filter.
+    cluster of a route that does nothing but forward to it: no draw among clusters, no filter. `watches_attempts` says
+    that its attempts are more than an `UpstreamRequest`.
     """
 
     __slots__ = (
@@ -36,6 +37,7 @@ class ReadyRoute:
         "fault",
         "for_mirrors",
         "hash_policies",
+        "hedges",
         "matches",
         "mirrors",
         "only_cluster",
@@ -44,6 +46,7 @@ class ReadyRoute:
         "retry_rules",
         "rewrite",
         "timeout_ms",
+        "watches_attempts",
     )
 
     def __init__(self, config: Route) -> None:
@@ -54,6 +57,8 @@ class ReadyRoute:
         self.timeout_ms = action.timeout_ms
         self.per_try_timeout_ms = 0 if retry is None else retry.per_try_timeout_ms or 0
         self.per_try_idle_timeout_ms = 0 if retry is None else retry.per_try_idle_timeout_ms or 0
+        self.hedges = action.hedge_on_per_try_timeout
+        self.watches_attempts = self.hedges or bool(self.per_try_idle_timeout_ms)
         self.retry_rules = None if retry is None else RetryRules(retry)
         self.hash_policies = HashPolicies(action.hash_policy) if action.hash_policy else None
         self.fault = config.fault

@@ -39,6 +39,8 @@ class UpstreamRequest:
         "host",
     )
 
+    repeated = False  # whether another attempt was made in its place while it goes on
+
     def __init__(self, exchange: "Exchange", cluster: Cluster, host: Host, deadlines: Deadlines) -> None:
         self._exchange = exchange
         self._cluster = cluster
@@ -87,9 +89,7 @@ class UpstreamRequest:
             self.host.rq_timeout += 1
             if not responding:
                 self._count_lost()
-            report_timeout(self.host.monitor, responding=responding)
-            if self.host.shadow is not None:
-                self.host.shadow.timed_out(self.host, responding=responding)
+            self._charge_timeout(responding=responding)
         self.cancel()
 
     # PoolClient
@@ -171,6 +171,11 @@ class UpstreamRequest:
         self._cluster.stats.upstream_rq_per_try_timeout += 1
         self.time_out(responding=False)
         self._exchange.on_per_try_timeout(PER_TRY_TIMEOUT)
+
+    def _charge_timeout(self, *, responding: bool) -> None:
+        report_timeout(self.host.monitor, responding=responding)
+        if self.host.shadow is not None:
+            self.host.shadow.timed_out(self.host, responding=responding)
 
     def _clear_per_try_timeout(self) -> None:
         if self._per_try_timeout_ms:

@@ -134,7 +134,6 @@ class UpstreamConnection(asyncio.Protocol):
     def reset(self) -> None:
         """Drop the request, and with it the connection: its response could still come."""
         self._detach()
-        self._pool.stats.upstream_rq_tx_reset += 1
         self._close(busy=True)
 
     def pause_reading(self) -> None:
@@ -223,7 +222,6 @@ class UpstreamConnection(asyncio.Protocol):
         decoder = self._detach()
         self._pool.on_connection_closed(self, remote=True, busy=decoder is not None)
         if decoder is not None:
-            self._pool.stats.upstream_rq_rx_reset += 1
             in_head = self._parser.in_head
             reason = ResetReason.PROTOCOL_ERROR if in_head else ResetReason.CONNECTION_TERMINATION
             decoder.on_response_reset(reason, str(exc or ""))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.service import AIM_HEADER, RETRY_ON, Service
+from tests.oracle.service import AIM_HEADER, Service
 from tests.oracle.subject import Subject
 
 ENVOY_RELEASE = "1.40."
@@ -196,7 +196,11 @@ def _error_matcher(codes: Sequence[int]) -> dict[str, Any]:
 def _virtual_host(service: Service) -> dict[str, Any]:
     action: dict[str, Any] = {"cluster": service.cluster_name, "timeout": _milliseconds(service.timeout_ms)}
     if service.retries:
-        action["retry_policy"] = {"retry_on": RETRY_ON, "num_retries": service.retries}
+        action["retry_policy"] = {"retry_on": service.retry_on, "num_retries": service.retries}
+        if service.per_try_timeout_ms:
+            action["retry_policy"]["per_try_timeout"] = _milliseconds(service.per_try_timeout_ms)
+    if service.hedged:
+        action["hedge_policy"] = {"hedge_on_per_try_timeout": True}
     if service.balancer == "RING_HASH":
         action["hash_policy"] = [{"header": {"header_name": AIM_HEADER}}]
     return {

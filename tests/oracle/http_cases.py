@@ -95,6 +95,7 @@ REQUESTS = (
             *("x-envoy-expected-rq-timeout-ms: 1", "x-envoy-hedge-on-per-try-timeout: true", "x-envoy-foo: bar"),
             *("x-envoy-original-path: /o", "x-envoy-decorator-operation: op", "x-envoy-upstream-service-time: 4"),
             *("x-envoy-ip-tags: a", "x-envoy-is-timeout-retry: true", "x-envoy-overloaded: true"),
+            *("x-envoy-upstream-stream-duration-ms: 5", "x-envoy-hedge-rq-on-per-try-timeout: true"),
         ),
     ),
     HttpCase(

@@ -5,6 +5,10 @@ from typing import Any
 
 import attrs
 
+AIM_HEADER = "x-aim"
+# Istio's default conditions for a retry.
+RETRY_ON = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"
+
 
 @attrs.frozen(kw_only=True)
 class Service:
@@ -12,8 +16,9 @@ class Service:
 
     `outlier_detection` is the DestinationRule block, None for no block. `overrides` are fields of Envoy's
     `OutlierDetection` that no DestinationRule reaches (`enforcing_success_rate`, `detect_degraded_hosts`, ...), laid
-    over what the rule converts to; durations are protobuf JSON (`"0.5s"`). `retries` are made on Istio's default
-    conditions. `balancer` is `ROUND_ROBIN`, or `RING_HASH` over the request header `x-aim`.
+    over what the rule converts to; durations are protobuf JSON (`"0.5s"`). `retries` are made on
+    `retry_on`, Istio's default conditions; `hedged` keeps an attempt whose `per_try_timeout_ms` (0: none) is over.
+    `balancer` is `ROUND_ROBIN`, or `RING_HASH` over the request header `x-aim`.
     """
 
     host: str
@@ -22,6 +27,9 @@ class Service:
     overrides: Mapping[str, Any] = attrs.field(factory=dict)
     balancer: str = "ROUND_ROBIN"
     retries: int = 0
+    retry_on: str = RETRY_ON
+    per_try_timeout_ms: int = 0
+    hedged: bool = False
     timeout_ms: int = 1_000
     connect_timeout_ms: int = 1_000
 
@@ -29,8 +37,3 @@ class Service:
     def cluster_name(self) -> str:
         """Istio's name of the cluster, which both proxies use."""
         return f"outbound|80||{self.host}"
-
-
-AIM_HEADER = "x-aim"
-# Istio's default conditions for a retry.
-RETRY_ON = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes"

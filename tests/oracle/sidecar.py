@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.oracle.service import AIM_HEADER, Service
+from tests.oracle.service import AIM_HEADER, RETRY_ON, Service
 from tests.oracle.subject import Subject
 
 START_DEADLINE_S = 30.0
@@ -71,11 +71,17 @@ def resources(service: Service) -> list[dict[str, Any]]:
     }
     if service.outlier_detection is not None:
         policy["outlierDetection"] = dict(service.outlier_detection)
+    retries: dict[str, Any] = {"attempts": service.retries}
+    if service.retry_on != RETRY_ON:
+        retries["retryOn"] = service.retry_on
+    if service.per_try_timeout_ms:
+        retries["perTryTimeout"] = f"{service.per_try_timeout_ms}ms"
     route = {
         "route": [{"destination": {"host": service.host, "port": {"number": 80}}}],
         "timeout": f"{service.timeout_ms}ms",
-        "retries": {"attempts": service.retries},
+        "retries": retries,
     }
+    annotations = {"outlier-proxy/hedge-on-per-try-timeout": "true"} if service.hedged else None
     return [
         _resource(
             "ServiceEntry",
@@ -88,14 +94,14 @@ def resources(service: Service) -> list[dict[str, Any]]:
             },
         ),
         _resource("DestinationRule", service, {"host": service.host, "trafficPolicy": policy}),
-        _resource("VirtualService", service, {"hosts": [service.host], "http": [route]}),
+        _resource("VirtualService", service, {"hosts": [service.host], "http": [route]}, annotations),
     ]
 
 
-def _resource(kind: str, service: Service, spec: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": "networking.istio.io/v1",
-        "kind": kind,
-        "metadata": {"name": service.host.replace(".", "-"), "namespace": "default"},
-        "spec": spec,
-    }
+def _resource(
+    kind: str, service: Service, spec: dict[str, Any], annotations: dict[str, str] | None = None
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": service.host.replace(".", "-"), "namespace": "default"}
+    if annotations is not None:
+        metadata["annotations"] = annotations
+    return {"apiVersion": "networking.istio.io/v1", "kind": kind, "metadata": metadata, "spec": spec}

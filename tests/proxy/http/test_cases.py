@@ -239,7 +239,7 @@ class TestHttp08:
             client.abort()
             await until(lambda: upstream.open_connections == 0)
 
-            assert sidecar.stat("upstream_rq_tx_reset") == 1
+            assert sidecar.stat("upstream_cx_destroy_local_with_active_rq") == 1
 
     async def test_client_that_leaves_inside_its_request(self):
         async with FaultyUpstream() as upstream, Sidecar(upstream) as sidecar:

@@ -72,6 +72,7 @@ async def test_without_a_timeout_none_is_expected():
         *("x-envoy-upstream-rq-timeout-ms", "x-envoy-upstream-rq-per-try-timeout-ms"),
         *("x-envoy-upstream-rq-timeout-alt-response", "x-envoy-hedge-on-per-try-timeout"),
         *("x-envoy-upstream-alt-stat-name", "x-envoy-force-trace", "x-envoy-ip-tags"),
+        "x-envoy-upstream-stream-duration-ms",
     ],
 )
 async def test_control_headers_of_an_external_caller_are_removed(name):
