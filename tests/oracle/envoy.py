@@ -68,7 +68,7 @@ class Envoy(Subject):
         config = self.directory / "envoy.json"
         message = self.bootstrap()
         if self._access_log:
-            _log_requests(message, str(self.directory / "access.jsonl"))
+            log_requests(message, str(self.directory / "access.jsonl"))
         config.write_text(json.dumps(message))
         admin_path = self.directory / "admin"
         log = self.directory / "envoy.log"
@@ -121,7 +121,7 @@ def bootstrap(services: Sequence[Service], event_log: str) -> dict[str, Any]:
     }
 
 
-def _log_requests(message: dict[str, Any], path: str) -> None:
+def log_requests(message: dict[str, Any], path: str) -> None:
     """Add an access log to the listener of a bootstrap."""
     manager = message["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
     file_log = {
@@ -169,19 +169,20 @@ def _cluster(service: Service) -> dict[str, Any]:
             "thresholds": [dict.fromkeys(("max_connections", "max_pending_requests", "max_requests"), 4_294_967_295)]
         },
     }
-    rule = service.outlier_detection
-    if rule is None:
-        return cluster
-    cluster["outlier_detection"] = outlier_detection(rule) | dict(service.overrides)
-    cluster["common_lb_config"]["healthy_panic_threshold"] = {"value": rule.get("minHealthPercent", 0)}
-    if rule.get("outlierDetectionHttpErrorCodes"):
-        cluster["typed_extension_protocol_options"] = {
-            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": f"{_EXTENSIONS}.upstreams.http.v3.HttpProtocolOptions",
-                "explicit_http_config": {"http_protocol_options": {}},
-                "outlier_detection": {"error_matcher": _error_matcher(rule["outlierDetectionHttpErrorCodes"])},
-            }
+    rule = service.outlier_detection or {}
+    if service.outlier_detection is not None:
+        cluster["outlier_detection"] = outlier_detection(rule) | dict(service.overrides)
+        cluster["common_lb_config"]["healthy_panic_threshold"] = {"value": rule.get("minHealthPercent", 0)}
+    if service.http2 or rule.get("outlierDetectionHttpErrorCodes"):
+        protocol = "http2_protocol_options" if service.http2 else "http_protocol_options"
+        options: dict[str, Any] = {
+            "@type": f"{_EXTENSIONS}.upstreams.http.v3.HttpProtocolOptions",
+            "explicit_http_config": {protocol: {}},
         }
+        if rule.get("outlierDetectionHttpErrorCodes"):
+            options["outlier_detection"] = {"error_matcher": _error_matcher(rule["outlierDetectionHttpErrorCodes"])}
+        name = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+        cluster["typed_extension_protocol_options"] = {name: options}
     return cluster
 
 
@@ -194,7 +195,8 @@ def _error_matcher(codes: Sequence[int]) -> dict[str, Any]:
 
 
 def _virtual_host(service: Service) -> dict[str, Any]:
-    action: dict[str, Any] = {"cluster": service.cluster_name, "timeout": _milliseconds(service.timeout_ms)}
+    timeout = _milliseconds(service.timeout_ms)
+    action: dict[str, Any] = {"cluster": service.cluster_name, "timeout": timeout, "max_grpc_timeout": timeout}
     if service.retries:
         action["retry_policy"] = {"retry_on": service.retry_on, "num_retries": service.retries}
         if service.per_try_timeout_ms:

@@ -323,3 +323,41 @@ ANSWERS = (
         answer=_answer(*(f"x-{number}: 1" for number in range(100)), "Content-Length: 0", after=After.HOLD),
     ),
 )
+
+
+def _grpc(*lines: str, content_type: str = "application/grpc", host: str = "{host}") -> bytes:
+    head = ("POST /p.Service/Method HTTP/1.1", f"Host: {host}", f"Content-Type: {content_type}", "TE: trailers")
+    return _raw(*head, "Content-Length: 7", *lines, body="\0\0\0\0\2hi")
+
+
+GRPC = (
+    HttpCase(
+        name="grpc, status in the head",
+        request=_grpc(),
+        answer=_answer("content-type: application/grpc", "grpc-status: 14", "grpc-message: a%20b", "content-length: 0"),
+    ),
+    *(
+        HttpCase(name=f"grpc timeout {timeout}", request=_grpc(f"grpc-timeout: {timeout}"))
+        for timeout in ("100m", "1S", "0m", "300000u", "400000001n", "99999999H", "100000000m", "5", "x", "-5m", "+400m", "400 m")
+    ),
+    HttpCase(name="grpc timeout twice", request=_grpc("grpc-timeout: 100m", "grpc-timeout: 200m")),
+    HttpCase(name="grpc timeout of another kind of request", request=_get("grpc-timeout: 100m")),
+    HttpCase(name="grpc, no answer", request=_grpc(), answer=Answer(after=After.HOLD)),
+    HttpCase(
+        name="grpc, no answer in its own time", request=_grpc("grpc-timeout: 100m"), answer=Answer(after=After.HOLD)
+    ),
+    HttpCase(name="grpc, closed", request=_grpc(), answer=Answer(after=After.FIN)),
+    HttpCase(name="grpc, refused", request=_grpc(), refuse=True),
+    *(
+        HttpCase(name=f"refused {content_type}", request=_grpc(content_type=content_type), refuse=True)
+        for content_type in (
+            "application/grpc+proto",
+            "application/grpc; x=y",
+            "application/grpc-web",
+            "Application/Grpc",
+        )
+    ),
+    HttpCase(name="grpc to an unknown host", request=_grpc(host="nobody.example")),
+    HttpCase(name="grpc with a bad header", request=_grpc("x(y): 1")),
+    HttpCase(name="grpc with too many headers", request=_grpc(*(f"x-{number}: 1" for number in range(100)))),
+)

@@ -59,7 +59,7 @@ def resources(service: Service) -> list[dict[str, Any]]:
     endpoints = []
     for address in service.addresses:
         host, _, port = address.rpartition(":")
-        endpoints.append({"address": host, "ports": {"http": int(port)}})
+        endpoints.append({"address": host, "ports": {"main": int(port)}})
     balancer: dict[str, Any] = (
         {"consistentHash": {"httpHeaderName": AIM_HEADER}}
         if service.balancer == "RING_HASH"
@@ -88,7 +88,7 @@ def resources(service: Service) -> list[dict[str, Any]]:
             service,
             {
                 "hosts": [service.host],
-                "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+                "ports": [{"number": 80, "name": "main", "protocol": "GRPC" if service.http2 else "HTTP"}],
                 "resolution": "STATIC",
                 "endpoints": endpoints,
             },

@@ -9,7 +9,7 @@ import pytest
 
 from tests.oracle.client import Client, NoResponseError, Response
 from tests.oracle.envoy import Envoy
-from tests.oracle.http_cases import ANSWERS, REFUSALS, REQUESTS, HttpCase
+from tests.oracle.http_cases import ANSWERS, GRPC, REFUSALS, REQUESTS, HttpCase
 from tests.oracle.service import Service
 from tests.oracle.sidecar import Sidecar
 from tests.oracle.subject import Subject
@@ -18,7 +18,7 @@ from tests.oracle.wire import Head
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.usefixtures("_envoy")]
 
-CASES = (*REQUESTS, *REFUSALS, *ANSWERS)
+CASES = (*REQUESTS, *REFUSALS, *ANSWERS, *GRPC)
 ROUTE_TIMEOUT_MS = 500
 # Envoy closes a refused connection only after a second, in case the client is still sending.
 CLOSE_DEADLINE_S = 3.0
