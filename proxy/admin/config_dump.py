@@ -64,7 +64,7 @@ async def config_dumps(context: AdminContext, wanted: Callable[[str], bool]) -> 
     turns = Turns()
     for name, cluster in snapshot.clusters.items():
         if wanted(name):
-            message = {"@type": _CLUSTER, **envoy_cluster(cluster)}
+            message = {"@type": _CLUSTER, **envoy_cluster(cluster, context.bootstrap.dns)}
             clusters.append({**version, "cluster": message, "last_updated": pushed})
         if turns.over():
             await turns.give()

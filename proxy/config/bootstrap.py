@@ -13,6 +13,7 @@ import attrs
 from outlier import EnvoyRelease
 from proxy.config.address import Address
 from proxy.config.cluster_config import Locality
+from proxy.config.dns import DnsLookupFamily, DnsSettings, read_resolver
 from proxy.config.feed_mode import FeedMode
 from proxy.config.health_check import HealthCheckRule
 from proxy.config.listener_options import ListenerOptions
@@ -220,6 +221,22 @@ class Bootstrap(ListenerOptions):
     locality: Locality = attrs.field(
         default=Locality(), metadata=described(Locality.parse, "R/Z/S", "region, zone and sub-zone of this sidecar")
     )
+    dns_resolvers: tuple[Address, ...] = attrs.field(
+        default=(),
+        metadata=described(
+            read_resolver,
+            "ADDR",
+            "DNS server, ip or ip:port, asked for names of hosts; repeatable; default the system's",
+            name="dns_resolver",
+            many=True,
+        ),
+    )
+    dns_lookup_family: DnsLookupFamily = attrs.field(
+        default=DnsLookupFamily.V4_ONLY,
+        metadata=described(
+            choice(DnsLookupFamily), "FAMILY", "addresses looked up: v4_only, v6_only, v4_preferred, auto or all"
+        ),
+    )
     drain_time_ms: int = attrs.field(
         default=5_000,
         metadata=described(
@@ -247,6 +264,11 @@ class Bootstrap(ListenerOptions):
     # In the bootstrap file only: no text of one line says it.
     health_checks: tuple[HealthCheckRule, ...] = ()
     mesh: MeshConfig = MeshConfig()  # noqa: RUF009 - frozen
+
+    @property
+    def dns(self) -> DnsSettings:
+        """How names of hosts are looked up."""
+        return DnsSettings(resolvers=self.dns_resolvers, lookup_family=self.dns_lookup_family)
 
     @property
     def source_connection(self) -> ConnectionOptions:

@@ -62,7 +62,7 @@ def _clusters(snapshot: ConfigSnapshot, options: Bootstrap) -> list[dict[str, An
     rules = HealthCheckRules(options.health_checks)
     messages = []
     for config in snapshot.clusters.values():
-        message = envoy_cluster(config)
+        message = envoy_cluster(config, options.dns)
         health_check = rules.find(config.service_host, config.port)
         if health_check is not None and config.type is not ClusterType.ORIGINAL_DST:
             add_health_check(message, health_check)

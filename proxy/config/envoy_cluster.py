@@ -21,10 +21,12 @@ from proxy.config.cluster_config import (
     Locality,
     SlowStart,
 )
+from proxy.config.dns import DEFAULT_DNS, DNS_JITTER_MS, DnsSettings
 from proxy.config.envoy_tls import envoy_transport_socket, has_tls
 
 _TYPES = "type.googleapis.com"
 _HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+_CARES = "envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig"
 _SLOW_START_POLICIES = {
     LbPolicy.ROUND_ROBIN: "round_robin_lb_config",
     LbPolicy.LEAST_REQUEST: "least_request_lb_config",
@@ -70,8 +72,8 @@ def envoy_outlier_detection(detection: OutlierDetection) -> dict[str, Any]:
     return fields
 
 
-def envoy_cluster(config: ClusterConfig) -> dict[str, Any]:
-    """Return the `Cluster` message of a cluster."""
+def envoy_cluster(config: ClusterConfig, dns: DnsSettings = DEFAULT_DNS) -> dict[str, Any]:
+    """Return the `Cluster` message of a cluster, whose names are looked up as `dns` says."""
     balancer = config.load_balancer
     common: dict[str, Any] = {"update_merge_window": "0s"}
     if balancer.healthy_panic_threshold is not None:
@@ -88,7 +90,7 @@ def envoy_cluster(config: ClusterConfig) -> dict[str, Any]:
     }
     if config.tls is not None and has_tls(config.tls):
         cluster["transport_socket"] = envoy_transport_socket(config.tls)
-    cluster |= _discovery(config)
+    cluster |= _discovery(config, dns)
     cluster |= _balancer_settings(config)
     if config.outlier_detection is not None:
         cluster["outlier_detection"] = envoy_outlier_detection(config.outlier_detection)
@@ -104,7 +106,7 @@ def envoy_cluster(config: ClusterConfig) -> dict[str, Any]:
     return cluster
 
 
-def _discovery(config: ClusterConfig) -> dict[str, Any]:
+def _discovery(config: ClusterConfig, dns: DnsSettings) -> dict[str, Any]:
     if config.type is ClusterType.ORIGINAL_DST:
         return {"type": "ORIGINAL_DST"}
     # A logical DNS cluster must have its one name; without one it is as empty as a static cluster can be.
@@ -116,7 +118,14 @@ def _discovery(config: ClusterConfig) -> dict[str, Any]:
     if not static:
         discovery["respect_dns_ttl"] = True
         discovery["dns_refresh_rate"] = envoy_duration(config.dns_refresh_ms)
-        discovery["dns_lookup_family"] = "ALL"
+        discovery["dns_jitter"] = envoy_duration(DNS_JITTER_MS)
+        discovery["dns_lookup_family"] = dns.lookup_family.name
+        if dns.resolvers:
+            resolvers = [envoy_address(str(address)) for address in dns.resolvers]
+            discovery["typed_dns_resolver_config"] = {
+                "name": "envoy.network.dns_resolver.cares",
+                "typed_config": typed(_CARES, resolvers=resolvers),
+            }
     return discovery
 
 

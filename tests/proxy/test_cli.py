@@ -97,6 +97,8 @@ def test_every_option_is_a_flag_that_reaches_the_bootstrap(monkeypatch):
         "namespace": "f",
         "labels": "g=h",
         "locality": "i/j",
+        "dns_resolver": "127.0.0.1",
+        "dns_lookup_family": "all",
         "drain_time": "1",
         "loop": "asyncio",
         "log_format": "json",

@@ -14,6 +14,7 @@ from proxy.config.bootstrap import (
 )
 from proxy.config.bootstrap_loader import BootstrapError, load_bootstrap
 from proxy.config.cluster_config import Locality
+from proxy.config.dns import DnsLookupFamily
 from proxy.config.feed_mode import FeedMode
 from proxy.config.releases import CURRENT, IstioRelease
 from proxy.config.source_options import Source, SourceScheme
@@ -80,6 +81,8 @@ node_id: me
 namespace: prod
 labels: {app: web, version: v1}
 locality: eu/eu-1/a
+dns_resolver: [10.0.0.10, "[::1]:5353"]
+dns_lookup_family: all
 drain_time: 0.5
 loop: asyncio
 log_format: json
@@ -114,6 +117,8 @@ log_level: debug
         namespace="prod",
         labels=(("app", "web"), ("version", "v1")),
         locality=Locality("eu", "eu-1", "a"),
+        dns_resolvers=(Address("10.0.0.10", 53), Address("::1", 5353)),
+        dns_lookup_family=DnsLookupFamily.ALL,
         drain_time_ms=500,
         loop=LoopChoice.ASYNCIO,
         log_format=LogFormat.JSON,
@@ -155,6 +160,10 @@ def test_list_of_a_nearer_place_replaces_the_farther_one():
         ("envoy_release", "1.4", "must be one of 1.8, 1.27, 1.40"),
         ("istio_release", "newest", "must be current or a version such as 1.1"),
         ("labels", "app", "must be key=value pairs, separated by commas"),
+        ("dns_resolver", "dns.example", "must be an IP address, ip:port or [v6]:port"),
+        ("dns_resolver", "dns.example:53", "must be an IP address, ip:port or [v6]:port"),
+        ("dns_resolver", "10.0.0.10:0", "must be an IP address, ip:port or [v6]:port"),
+        ("dns_lookup_family", "v4", "must be one of v4_only, v6_only, v4_preferred, auto, all"),
         ("drain_time", "-0.1", "must be in 0..3600 seconds"),
         ("drain_time", "3600.1", "must be in 0..3600 seconds"),
         ("drain_time", "soon", "must be in 0..3600 seconds"),
