@@ -15,7 +15,7 @@ import attrs
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-AREAS = ("config", "health", "library", "outlier", "server", "source", "tls")
+AREAS = ("config", "dns", "health", "library", "outlier", "server", "source", "tls")
 _KEYS_OF_A_REPETITION = ("cluster_name", "upstream_url", "resource", "collection", "type", "message")
 
 

@@ -18,8 +18,8 @@ from aiohttp import web
 from outlier import Detector, EjectionEvent, RandomGenerator, Runtime, TimeSource
 from proxy.admin.application import create_admin
 from proxy.admin.context import AdminContext, ListenerStatus, ServerState
-from proxy.cluster.cluster import Environment
 from proxy.cluster.cluster_manager import ClusterManager
+from proxy.cluster.environment import Environment
 from proxy.cluster.health_check_events import HealthCheckEvents
 from proxy.cluster.outlier_driver import OutlierDriver, SweepDriver
 from proxy.cluster.time_source import LoopTime
@@ -43,6 +43,8 @@ from proxy.push.pipeline import ConfigPipeline
 from proxy.router.route_table import RouteTable
 from proxy.router.router import Router
 from proxy.stats import Metric, MetricKind, StatsStore
+from proxy.upstream.cares_resolver import CaresResolver
+from proxy.upstream.dns_resolver import DnsResolver
 from proxy.upstream.tls import LoadedTls
 from proxy.version import version
 
@@ -67,6 +69,7 @@ class Server:
         bootstrap: Its options.
         time_source: Clock of detectors and balancers; None takes the event loop's.
         random: Chance of balancing, enforcement, jitter and ids; None takes the interpreter's.
+        resolver: Looks up the names of hosts; None asks DNS servers, and is the sidecar's to close either way.
         drive_sweeps: Makes what fires a detector's sweeps; goes with a clock that is not the loop's.
 
     Use from inside a running event loop: `start`, then `drain` or `close`.
@@ -78,6 +81,7 @@ class Server:
         *,
         time_source: TimeSource | None = None,
         random: RandomGenerator | None = None,
+        resolver: DnsResolver | None = None,
         drive_sweeps: Callable[[Detector, asyncio.AbstractEventLoop], SweepDriver] = OutlierDriver,
     ) -> None:
         self.bootstrap = bootstrap
@@ -94,6 +98,7 @@ class Server:
         self._asks_to_go = False  # since the listeners have been told to drain
         self._deadlines = Deadlines(self._loop)
         self._random = random or SystemRandom()
+        self._resolver = resolver or CaresResolver(bootstrap.dns, self._loop)
         self._event_log = LogFile(bootstrap.event_log) if bootstrap.event_log is not None else None
         self._access_log = LogFile(bootstrap.access_log) if bootstrap.access_log is not None else None
         self._outlier_events = OutlierEvents(self._event_log)
@@ -106,6 +111,7 @@ class Server:
                 random=self._random,
                 release=bootstrap.envoy_release,
                 runtime=self.runtime,
+                resolver=self._resolver,
                 on_event=self._on_outlier_event,
                 health_checks=HealthCheckRules(bootstrap.health_checks),
                 health_check_events=self._health_check_events,
@@ -114,12 +120,7 @@ class Server:
             ),
             self.stats_store,
         )
-        self.pipeline = ConfigPipeline(
-            bootstrap.node,
-            bootstrap.istio_release,
-            self.apply,
-            mesh=bootstrap.mesh,
-        )
+        self.pipeline = ConfigPipeline(bootstrap.node, bootstrap.istio_release, self.apply, mesh=bootstrap.mesh)
         self.http_stats = HttpStats()
         self._router = Router(
             self.cluster_manager.clusters, deadlines=self._deadlines, loop=self._loop, random=self._random
@@ -235,6 +236,7 @@ class Server:
         for listener in self._listeners.values():
             listener.close()
         self.cluster_manager.close()
+        await self._resolver.close()
         self._deadlines.close()
         if self._admin is not None:
             await self._admin.cleanup()

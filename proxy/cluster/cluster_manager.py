@@ -7,8 +7,9 @@ A cluster whose configuration is the same object is not touched. Ports the role 
 import asyncio
 from collections.abc import Iterator, Mapping
 
-from proxy.cluster.cluster import Cluster, Environment
+from proxy.cluster.cluster import Cluster
 from proxy.cluster.cluster_metrics import cluster_metrics
+from proxy.cluster.environment import Environment
 from proxy.config.cluster_config import ClusterConfig
 from proxy.stats import Metric, MetricKind, StatsStore
 

@@ -27,6 +27,9 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
 
     for name, value, is_gauge in stats.items():
         yield metric(name, value, _GAUGE if is_gauge else _COUNTER)
+    if stats.http2 is not None:
+        for name, value, is_gauge in stats.http2.items():
+            yield metric(f"http2.{name}", value, _GAUGE if is_gauge else _COUNTER)
     if cluster.tls is not None:
         for name, value in cluster.tls.stats.items():
             yield metric(f"ssl.{name}", value, _COUNTER)
@@ -50,6 +53,9 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
     if cluster.health_checker is not None:
         for name, value, is_gauge in cluster.health_checker.stats.items():
             yield metric(f"health_check.{name}", value, _GAUGE if is_gauge else _COUNTER)
+    if cluster.discovery is not None:
+        for name, value in cluster.discovery.stats.items():
+            yield metric(name, value, _COUNTER)
     if cluster.shadow is not None:
         trial = cluster.shadow.trial
         for name, value, is_gauge in trial.detector.stats.items():

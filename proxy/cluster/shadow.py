@@ -16,7 +16,8 @@ from proxy.config.cluster_config import ShadowSettings
 from proxy.upstream.host import Host
 
 if TYPE_CHECKING:
-    from proxy.cluster.cluster import Cluster, Environment
+    from proxy.cluster.cluster import Cluster
+    from proxy.cluster.environment import Environment
 
 
 class Shadow:

@@ -50,7 +50,8 @@ class Endpoint:
     """One upstream address.
 
     `address` is `ip:port`, `[v6]:port`, or the path of a unix socket with the prefix `unix://`; for DNS clusters
-    `name:port`. `weight` is 1..2^32-1. `priority` 0 is used first.
+    `name:port`. `weight` is 1..2^32-1. `priority` 0 is used first. An endpoint that stands for an address of a name has
+    that name, as it was configured, in `resolved_from`, and in `alternates` what else a connection may go to.
     """
 
     address: str
@@ -62,6 +63,13 @@ class Endpoint:
     health_status: HealthStatus = HealthStatus.UNKNOWN
     canary: bool = False
     hash_key: str | None = None
+    resolved_from: str = ""
+    alternates: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """What makes two endpoints the same host; two names may well share an address."""
+        return " ".join((self.resolved_from, self.address, *self.alternates)) if self.resolved_from else self.address
 
 
 class ClusterType(enum.Enum):
@@ -72,6 +80,11 @@ class ClusterType(enum.Enum):
     STRICT_DNS = "STRICT_DNS"
     LOGICAL_DNS = "LOGICAL_DNS"
     ORIGINAL_DST = "ORIGINAL_DST"
+
+    @property
+    def is_dns(self) -> bool:
+        """Whether the endpoints are names to be looked up."""
+        return self in {ClusterType.STRICT_DNS, ClusterType.LOGICAL_DNS}
 
 
 class LbPolicy(enum.Enum):
@@ -226,9 +239,9 @@ class ClusterConfig:
 
     `name` is Istio's `outbound|<port>|<subset>|<host>`. `idle_timeout_ms` 0 keeps idle connections for ever.
     `max_requests_per_connection` and `max_connection_duration_ms` 0 mean no limit. `error_codes` replaces "a 5xx is an
-    error" in outlier detection; empty leaves it. `dns_refresh_ms` is the wait after a failed lookup; records' own TTLs
-    hold otherwise. `proxy_protocol` is the version of the PROXY header, 1 or 2. `h2_upstream` set means HTTP/2
-    upstream.
+    error" in outlier detection; empty leaves it. `dns_refresh_ms` is the wait after a lookup that failed or found
+    nothing; records' own TTLs hold otherwise. `proxy_protocol` is the version of the PROXY header, 1 or 2.
+    `h2_upstream` set means HTTP/2 upstream.
 
     The sidecar itself speaks HTTP/1.1 upstream, in the clear or in TLS: `h2_upstream`, `use_downstream_protocol`,
     `proxy_protocol` and `tunnel` are carried for `outlier explain`, and `outlier check` warns about each.

@@ -7,10 +7,12 @@ from typing import Any, cast
 import attrs
 
 from outlier import EjectionEvent, EnvoyRelease, ListedRandom, RandomGenerator, Runtime, SimulatedTime
-from proxy.cluster.cluster import Cluster, Environment
+from proxy.cluster.cluster import Cluster
+from proxy.cluster.environment import Environment
 from proxy.cluster.time_source import LoopTime
 from proxy.config.cluster_config import ClusterConfig, Endpoint
 from proxy.deadlines import Deadlines
+from proxy.upstream.dns_resolver import DnsAnswer, DnsRecord
 from proxy.upstream.host import Host
 
 NAME = "outbound|80||a.default.svc.cluster.local"
@@ -73,6 +75,45 @@ class ManualTimer:
             self._loop.timers.remove(self)
 
 
+class ManualResolver:
+    """Answers when the test does; `asked` has the names in the order of the questions."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._questions: list[tuple[str, Callable[[DnsAnswer], None]]] = []
+
+    @property
+    def open(self) -> list[str]:
+        """The names that wait for an answer."""
+        return [name for name, _ in self._questions]
+
+    def resolve(self, name: str, on_answer: Callable[[DnsAnswer], None]) -> Callable[[], None]:
+        question = (name, on_answer)
+        self.asked.append(name)
+        self._questions.append(question)
+        return lambda: self._questions.remove(question) if question in self._questions else None
+
+    async def close(self) -> None:
+        self._questions.clear()
+
+    def answer(self, name: str, *addresses: str, ttl_s: int = 0) -> None:
+        """Answer the oldest question for a name; without addresses there are none."""
+        self.answer_records(name, *((address, ttl_s) for address in addresses))
+
+    def answer_records(self, name: str, *records: tuple[str, int]) -> None:
+        """Answer with addresses and their times to live in seconds."""
+        self._answer(name, DnsAnswer(records=tuple(DnsRecord(*record) for record in records)))
+
+    def fail(self, name: str) -> None:
+        """Fail to answer the oldest question for a name."""
+        self._answer(name, DnsAnswer(failure="no DNS server answers"))
+
+    def _answer(self, name: str, answer: DnsAnswer) -> None:
+        question = next(question for question in self._questions if question[0] == name)
+        self._questions.remove(question)
+        question[1](answer)
+
+
 def config(*addresses: str, **fields: Any) -> ClusterConfig:
     """Return a cluster over these addresses."""
     endpoints = fields.pop("endpoints", tuple(Endpoint(address=address) for address in addresses))
@@ -89,6 +130,7 @@ def live_cluster(cluster_config: ClusterConfig, **fields: Any) -> Cluster:
         random=ListedRandom(),
         release=EnvoyRelease.V1_40,
         runtime=Runtime(),
+        resolver=ManualResolver(),
         on_event=lambda _event: None,
         **fields,
     )
@@ -102,6 +144,7 @@ class ClusterUnderTest:
         self.loop = ManualLoop()
         self.time = SimulatedTime()
         self.events: list[EjectionEvent] = []
+        self.resolver = ManualResolver()
         loop = cast("asyncio.AbstractEventLoop", self.loop)
         environment = Environment(
             loop=loop,
@@ -110,6 +153,7 @@ class ClusterUnderTest:
             random=random or ListedRandom(),
             release=EnvoyRelease.V1_40,
             runtime=Runtime(),
+            resolver=self.resolver,
             on_event=self.events.append,
             **fields,
         )

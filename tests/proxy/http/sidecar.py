@@ -14,8 +14,9 @@ from typing import Any, Self, cast
 
 from outlier import EnvoyRelease, HostMonitor, OutlierDetection, Result, Runtime, SeededRandom
 from outlier.runtime import Settings
-from proxy.cluster.cluster import Cluster, Environment
+from proxy.cluster.cluster import Cluster
 from proxy.cluster.cluster_manager import ClusterManager
+from proxy.cluster.environment import Environment
 from proxy.cluster.time_source import LoopTime
 from proxy.config.address import Address
 from proxy.config.cluster_config import ClusterConfig, Endpoint, LbPolicy, LoadBalancerConfig
@@ -31,6 +32,7 @@ from proxy.router.exchange import Router
 from proxy.router.route_table import RouteTable
 from proxy.stats import StatsStore
 from proxy.testing import FaultyUpstream
+from tests.proxy.cluster.environment import ManualResolver
 from tests.proxy.http.client import Client
 
 CLUSTER = "outbound|80||service"
@@ -178,6 +180,7 @@ class Sidecar:
                 random=SeededRandom(1),
                 release=EnvoyRelease.V1_40,
                 runtime=Runtime(),
+                resolver=ManualResolver(),
                 on_event=self.events.append,
             ),
             self.stats_store,
