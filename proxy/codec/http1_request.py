@@ -36,7 +36,7 @@ class RequestHead:
     `headers` begins with `host` (the effective authority) and goes on as received, connection headers removed.
     `marks` has the bits of those headers of the parser's table that were there. `content_length` is -1 when not
     stated; `end_stream` says that no body follows. `upgrade` is the protocol asked for by `Upgrade`, lower case,
-    empty without one.
+    empty without one. `http2` says that the client speaks HTTP/2.
     """
 
     content_length = -1
@@ -45,6 +45,7 @@ class RequestHead:
     keep_alive = True
     expects_continue = False
     upgrade = b""
+    http2 = False
 
     def __init__(self, method: bytes, path: bytes, authority: bytes, headers: HeaderList, marks: int) -> None:
         self.method = method
@@ -56,7 +57,8 @@ class RequestHead:
     def copy(self) -> "RequestHead":
         """Return a head that may be changed without this one changing."""
         head = RequestHead(self.method, self.path, self.authority, self.headers.copy(), self.marks)
-        if self.marks & _BEYOND_HOST:
+        if self.http2 or self.marks & _BEYOND_HOST:
+            head.http2 = self.http2
             head.content_length = self.content_length
             head.chunked = self.chunked
             head.end_stream = self.end_stream

@@ -56,6 +56,11 @@ class UpstreamRequest:
         """The request's host."""
         return self._exchange.head.authority
 
+    @property
+    def http2(self) -> bool:
+        """Whether the client speaks HTTP/2."""
+        return self._exchange.head.http2
+
     def start(self) -> None:
         """Ask the host's pool for a stream."""
         host = self.host

@@ -15,6 +15,7 @@ from proxy.upstream.host_shadow import HostShadow
 if TYPE_CHECKING:
     from proxy.upstream.connection_pool import ConnectionPool
     from proxy.upstream.named_pools import NamedPools
+    from proxy.upstream.protocol_pools import ProtocolPools
 
 
 class HealthFlag(enum.IntFlag):
@@ -90,7 +91,7 @@ class Host:
         self.update(endpoint)
         self.monitor: HostMonitor = NULL_MONITOR
         self.shadow: HostShadow | None = None
-        self.pool: ConnectionPool | NamedPools | None = None
+        self.pool: ConnectionPool | NamedPools | ProtocolPools | None = None
         self.cx_active = 0
         self.cx_connect_fail = 0
         self.cx_total = 0

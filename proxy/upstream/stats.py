@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from proxy.codec.http2_options import Http2Stats
 from proxy.stats import Histogram
 
 _GAUGES = frozenset({"upstream_cx_active", "upstream_rq_active", "upstream_rq_pending_active"})
@@ -18,7 +19,8 @@ class ClusterStats:
 
     `responses` counts final replies by status, local ones included: `upstream_rq_<code>`, `upstream_rq_<class>xx` and
     `upstream_rq_completed` are sums over it; `retried_responses` are those that a retry
-    followed. `request_time_ms` and `connect_time_ms` are histograms.
+    followed. `request_time_ms` and `connect_time_ms` are histograms. `http2` counts what HTTP/2 connections see, None
+    before a pool of them was made.
     """
 
     lb_healthy_panic: int = 0
@@ -33,6 +35,7 @@ class ClusterStats:
     upstream_cx_destroy_remote_with_active_rq: int = 0
     upstream_cx_destroy_with_active_rq: int = 0
     upstream_cx_http1_total: int = 0
+    upstream_cx_http2_total: int = 0
     upstream_cx_idle_timeout: int = 0
     upstream_cx_max_duration_reached: int = 0
     upstream_cx_max_requests: int = 0
@@ -68,6 +71,7 @@ class ClusterStats:
     retried_responses: dict[int, int] = attrs.field(factory=dict)
     request_time_ms: Histogram = attrs.field(factory=Histogram)
     connect_time_ms: Histogram = attrs.field(factory=Histogram)
+    http2: Http2Stats | None = None
 
     def count_response(self, status: int) -> None:
         """Count a final reply."""
@@ -87,6 +91,8 @@ class ClusterStats:
         for name in _NAMES:
             if name not in _GAUGES:
                 setattr(self, name, 0)
+        if self.http2 is not None:
+            self.http2.reset_counters()
         self.responses.clear()
         self.retried_responses.clear()
 

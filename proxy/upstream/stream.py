@@ -22,6 +22,7 @@ class ResetReason(enum.Enum):
     CONNECTION_TERMINATION = "connection termination"
     REMOTE_RESET = "remote reset"
     REMOTE_REFUSED_STREAM_RESET = "remote refused stream reset"
+    CONNECT_ERROR = "remote error with CONNECT request"
     PROTOCOL_ERROR = "protocol error"
     OVERFLOW = "overflow"
 
@@ -81,6 +82,10 @@ class PoolClient(ResponseDecoder, Protocol):
     @property
     def authority(self) -> bytes:
         """The request's host."""
+
+    @property
+    def http2(self) -> bool:
+        """Whether the client speaks HTTP/2."""
 
     def on_pool_ready(self, encoder: RequestEncoder) -> None:
         """A connection to the host is there and the stream is ours."""

@@ -85,9 +85,13 @@ class CertificateFile:
 
 @attrs.frozen(kw_only=True)
 class LoadedTls:
-    """A context and what it was made of; `ca` is None for the system's authorities, `chain` without a certificate."""
+    """A context and what it was made of; `ca` is None for the system's authorities, `chain` without a certificate.
+
+    `http2_context` is the same for connections that are to speak HTTP/2, None where there are none.
+    """
 
     context: ssl.SSLContext
+    http2_context: ssl.SSLContext | None = None
     ca: CertificateFile | None = None
     chain: CertificateFile | None = None
 
@@ -171,10 +175,11 @@ class _CheckedConnection(ssl.SSLObject):
 
 
 class UpstreamTlsSocket:
-    """How a cluster's connections are secured (Envoy's transport socket)."""
+    """How a cluster's connections are secured (Envoy's transport socket); `http2` says that some speak HTTP/2."""
 
-    def __init__(self, cluster_name: str, config: UpstreamTls) -> None:
+    def __init__(self, cluster_name: str, config: UpstreamTls, *, http2: bool = False) -> None:
         self.config = config
+        self._http2 = http2
         self.stats = TlsStats()
         self.auto_sni = not config.sni
         named = (config.ca_certificates, config.ca_crl, config.client_certificate, config.private_key)
@@ -197,7 +202,25 @@ class UpstreamTlsSocket:
         """
         return self._watched.refresh().context
 
+    def http2_context(self) -> ssl.SSLContext:
+        """Return the context for a new connection that is to speak HTTP/2.
+
+        Raises:
+            TlsUnavailableError: There is none.
+        """
+        context = self._watched.refresh().http2_context
+        assert context is not None, "made for a cluster that speaks HTTP/2"
+        return context
+
     def _load(self) -> LoadedTls:
+        loaded = self._load_context()
+        if self._http2:
+            http2_context = self._load_context().context
+            http2_context.set_alpn_protocols(["h2"])
+            loaded = attrs.evolve(loaded, http2_context=http2_context)
+        return loaded
+
+    def _load_context(self) -> LoadedTls:
         config = self.config
         if config.credential_name:
             raise TlsUnavailableError(f"credentialName {config.credential_name} needs a mesh; use files")

@@ -24,8 +24,10 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEAD_BYTES = 9
 MAX_FRAME_BYTES = 16_384
 
+MAX_CONCURRENT_STREAMS = 3  # a setting
+
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR = 0, 1, 2
-REFUSED_STREAM, CANCEL, ENHANCE_YOUR_CALM = 7, 8, 11
+REFUSED_STREAM, CANCEL, CONNECT_ERROR, ENHANCE_YOUR_CALM = 7, 8, 10, 11
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -83,7 +85,8 @@ class Http2Request:
 class Http2Connection(asyncio.Protocol):
     """One client's connection.
 
-    `frames` are all that have come; `requests` the streams by number. `settings` are those of the client.
+    `frames` are all that have come; `requests` the streams by number. `settings` are those of the client, `pings` how
+    many it has sent.
     """
 
     def __init__(self, upstream: "Http2Upstream") -> None:
@@ -95,6 +98,7 @@ class Http2Connection(asyncio.Protocol):
         self.frames: list[Frame] = []
         self.requests: dict[int, Http2Request] = {}
         self.settings: dict[int, int] = {}
+        self.pings = 0
         self.closed = False
 
     def send(self, *frames: Frame) -> None:
@@ -158,6 +162,7 @@ class Http2Connection(asyncio.Protocol):
             if self._upstream.greeting is None:
                 self.send(SettingsFrame(0, flags=["ACK"]))
         elif isinstance(frame, PingFrame) and "ACK" not in frame.flags:
+            self.pings += 1
             if self._upstream.answers_pings:
                 self.send(PingFrame(0, frame.opaque_data, flags=["ACK"]))
         elif isinstance(frame, HeadersFrame):
@@ -179,6 +184,8 @@ class Http2Connection(asyncio.Protocol):
         request = self.requests.get(frame.stream_id)
         if request is None:
             request = self.requests[frame.stream_id] = Http2Request(self, frame.stream_id, headers)
+            if self._upstream.on_head is not None:
+                self._upstream.on_head(request)
         else:
             request.trailers = headers
         self._end_if_last(frame, request)
@@ -194,6 +201,7 @@ class Http2Upstream:
 
     Args:
         answer: Called with each complete request.
+        on_head: Called with each request when its head is there.
         settings: Of the server, by number.
         greeting: Bytes to send instead of SETTINGS; nothing is acknowledged then.
         answers_pings: Whether pings are acknowledged.
@@ -204,12 +212,14 @@ class Http2Upstream:
         self,
         answer: Callable[[Http2Request], None] = Http2Request.respond,
         *,
+        on_head: Callable[[Http2Request], None] | None = None,
         settings: Mapping[int, int] | None = None,
         greeting: bytes | None = None,
         answers_pings: bool = True,
         opens_windows: bool = True,
     ) -> None:
         self.answer = answer
+        self.on_head = on_head
         self.settings = dict(settings or {})
         self.greeting = greeting
         self.answers_pings = answers_pings
