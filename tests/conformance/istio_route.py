@@ -52,7 +52,7 @@ def _build(case: Mapping[str, Any], block: HttpRoute) -> Route:
     )
     settings = ConsistentHash(http_header_name="x-user") if case.get("hash") else None
     builder = RouteBuilder(context, services.get, lambda _host, _port, _subset: settings, lambda _resource: ())
-    return builder.route(OwnedRoute(block, "default"), None, case.get("listener_port", 80))
+    return builder.route(OwnedRoute(block, "default", hedged=False), None, case.get("listener_port", 80))
 
 
 def _destination(cluster: str) -> str:
