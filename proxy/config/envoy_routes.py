@@ -148,7 +148,9 @@ def _header(header: HeaderMatcher) -> dict[str, Any]:
 
 
 def _action(action: RouteAction) -> dict[str, Any]:
-    message: dict[str, Any] = {"timeout": envoy_duration(action.timeout_ms)}
+    timeout = envoy_duration(action.timeout_ms)
+    # As Istio does: a gRPC client's own timeout counts, within the route's.
+    message: dict[str, Any] = {"timeout": timeout, "max_grpc_timeout": timeout}
     if action.weighted_clusters:
         message["weighted_clusters"] = {
             "clusters": [
