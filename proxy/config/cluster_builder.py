@@ -51,7 +51,8 @@ CLUSTER_TYPES: Mapping[Resolution, ClusterType] = {
     Resolution.DNS_ROUND_ROBIN: ClusterType.LOGICAL_DNS,
 }
 
-_HTTP2_PROTOCOLS = frozenset({"HTTP2", "GRPC", "GRPC-WEB"})
+# Not GRPC-WEB, as in Istio: its Envoy turns gRPC-Web into gRPC, here it passes as the HTTP/1.1 that it is.
+_HTTP2_PROTOCOLS = frozenset({"HTTP2", "GRPC"})
 _SIMPLE = {
     SimpleLb.LEAST_CONN: LbPolicy.LEAST_REQUEST,
     SimpleLb.LEAST_REQUEST: LbPolicy.LEAST_REQUEST,

@@ -240,11 +240,12 @@ class ClusterConfig:
     `name` is Istio's `outbound|<port>|<subset>|<host>`. `idle_timeout_ms` 0 keeps idle connections for ever.
     `max_requests_per_connection` and `max_connection_duration_ms` 0 mean no limit. `error_codes` replaces "a 5xx is an
     error" in outlier detection; empty leaves it. `dns_refresh_ms` is the wait after a lookup that failed or found
-    nothing; records' own TTLs hold otherwise. `proxy_protocol` is the version of the PROXY header, 1 or 2.
-    `h2_upstream` set means HTTP/2 upstream.
+    nothing; records' own TTLs hold otherwise. Hosts are spoken to in HTTP/2 if `h2_upstream` is set, in the
+    protocol of the client's request with `use_downstream_protocol`, otherwise in HTTP/1.1. `proxy_protocol` is the
+    version of the PROXY header, 1 or 2.
 
-    The sidecar itself speaks HTTP/1.1 upstream, in the clear or in TLS: `h2_upstream`, `use_downstream_protocol`,
-    `proxy_protocol` and `tunnel` are carried for `outlier explain`, and `outlier check` warns about each.
+    The sidecar does not apply `proxy_protocol` and `tunnel`: they are carried for `outlier explain`, and `outlier
+    check` warns about each.
     """
 
     name: str

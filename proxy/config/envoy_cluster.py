@@ -1,8 +1,8 @@
 """A cluster as Envoy 1.40 takes it: proto JSON of `envoy.config.cluster.v3.Cluster`.
 
 The message behaves as the sidecar does: endpoints stand in the message itself, an ejection reaches the balancer at once
-(`update_merge_window: 0s`), and what the sidecar does not apply (HTTP/2, tunnels, PROXY headers, certificates of the
-mesh) is left out. A field at Envoy's default is left out too.
+(`update_merge_window: 0s`), and what the sidecar does not apply (tunnels, PROXY headers, certificates of the mesh) is
+left out. A field at Envoy's default is left out too.
 """
 
 from collections.abc import Mapping
@@ -205,7 +205,7 @@ def _http_options(config: ClusterConfig) -> Mapping[str, Any]:
         common["max_connection_duration"] = envoy_duration(config.max_connection_duration_ms)
     options = typed(
         _HTTP_OPTIONS,
-        explicit_http_config={"http_protocol_options": {}},
+        **_protocol(config),
         common_http_protocol_options=common,
     )
     if config.tls is not None and has_tls(config.tls) and not config.tls.sni:
@@ -216,6 +216,23 @@ def _http_options(config: ClusterConfig) -> Mapping[str, Any]:
     if config.error_codes:
         options["outlier_detection"] = {"error_matcher": _error_matcher(config.error_codes)}
     return options
+
+
+def _protocol(config: ClusterConfig) -> dict[str, Any]:
+    if config.use_downstream_protocol:
+        return {"use_downstream_protocol_config": {"http_protocol_options": {}, "http2_protocol_options": {}}}
+    if config.h2_upstream is None:
+        return {"explicit_http_config": {"http_protocol_options": {}}}
+    options = config.h2_upstream
+    http2: dict[str, Any] = {}
+    if options.max_concurrent_streams:
+        http2["max_concurrent_streams"] = options.max_concurrent_streams
+    if options.keepalive_interval_ms and options.keepalive_timeout_ms:
+        http2["connection_keepalive"] = {
+            "interval": envoy_duration(options.keepalive_interval_ms),
+            "timeout": envoy_duration(options.keepalive_timeout_ms),
+        }
+    return {"explicit_http_config": {"http2_protocol_options": http2}}
 
 
 def _error_matcher(codes: tuple[int, ...]) -> dict[str, Any]:

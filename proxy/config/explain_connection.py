@@ -55,8 +55,8 @@ def connection_settings(plan: ClusterPlan, cluster: ClusterConfig, origins: Orig
     if cluster.h2_upstream is not None:
         yield from _http2(cluster.h2_upstream, http, plan, origins)
     if cluster.use_downstream_protocol:
-        origin = origins.field("connection_pool", "http", "use_client_protocol", text=_NOT_APPLIED)
-        yield Setting(name="use_downstream_protocol", value=True, origin=origin, inert=True, applied=False)
+        origin = origins.field("connection_pool", "http", "use_client_protocol")
+        yield Setting(name="use_downstream_protocol", value=True, origin=origin)
     if cluster.tls is not None:
         yield from _tls(cluster.tls, origins)
     if cluster.proxy_protocol is not None:
@@ -115,21 +115,21 @@ def _keepalive(keepalive: TcpKeepalive, tcp: TcpSettings, origins: Origins) -> I
 
 def _http2(options: Http2Options, http: HttpSettings, plan: ClusterPlan, origins: Origins) -> Iterator[Setting]:
     if http.h2_upgrade_policy is H2UpgradePolicy.UPGRADE:
-        origin = origins.field("connection_pool", "http", "h2_upgrade_policy", text=_NOT_APPLIED)
+        origin = origins.field("connection_pool", "http", "h2_upgrade_policy")
     elif plan.port.protocol.upper() == "HTTP":
-        origin = origins.of_mesh(f"h2UpgradePolicy{_NOT_APPLIED}")
+        origin = origins.of_mesh("h2UpgradePolicy")
     else:
         ports = plan.service.ports
-        origin = origins.of_service("ports", ports.index(plan.port), "protocol", text=f"ports.protocol{_NOT_APPLIED}")
-    yield Setting(name="http2", value=True, origin=origin, inert=True, applied=False)
+        origin = origins.of_service("ports", ports.index(plan.port), "protocol", text="ports.protocol")
+    yield Setting(name="http2", value=True, origin=origin)
     fields = {
         "max_concurrent_streams": ("max_concurrent_streams",),
         "keepalive_interval_ms": ("http2_keep_alive", "interval"),
         "keepalive_timeout_ms": ("http2_keep_alive", "timeout"),
     }
     for name, value in _members(options):
-        origin = origins.field("connection_pool", "http", *fields[name], text=_NOT_APPLIED)
-        yield Setting(name=f"http2.{name}", value=value, origin=origin, inert=True, applied=False)
+        origin = origins.field("connection_pool", "http", *fields[name])
+        yield Setting(name=f"http2.{name}", value=value, origin=origin)
 
 
 def _tls(tls: UpstreamTls, origins: Origins) -> Iterator[Setting]:

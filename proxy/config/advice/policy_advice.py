@@ -28,7 +28,7 @@ _UNLIMITED_AT_ZERO = (
     ("http", "http2MaxRequests"),
     ("http", "maxRetries"),
 )
-NOT_APPLIED = "is not applied by the sidecar yet, which speaks plain HTTP/1.1 upstream"
+NOT_APPLIED = "is not applied by the sidecar yet"
 
 Advice = Iterator[tuple[Path, str]]
 
@@ -125,18 +125,13 @@ def _pool(pool: ConnectionPool) -> Advice:
     if http is None:
         return
     sent = convert_policy(TrafficPolicy(connection_pool=pool), ClusterType.EDS)
-    if http.h2_upgrade_policy.name == "UPGRADE":
-        yield ("connectionPool", "http", "h2UpgradePolicy"), NOT_APPLIED
-    if http.use_client_protocol:
-        yield ("connectionPool", "http", "useClientProtocol"), NOT_APPLIED
     for name, value in (
         ("maxConcurrentStreams", http.max_concurrent_streams),
         ("http2KeepAlive", http.http2_keep_alive),
     ):
         if value and "h2_upstream" not in sent.cluster:
-            yield ("connectionPool", "http", name), "has no effect on an HTTP/1.1 cluster"
-        elif value:
-            yield ("connectionPool", "http", name), NOT_APPLIED
+            why = " where useClientProtocol is set" if http.use_client_protocol else " but for ports of HTTP2 or GRPC"
+            yield ("connectionPool", "http", name), f"has no effect{why}"
 
 
 def _load_balancer(block: LoadBalancer) -> Advice:

@@ -74,6 +74,7 @@ def _present(path: str, *, absent: Any, present: Any) -> Row:
 
 
 _HTTP = "typed_extension_protocol_options/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+_HTTP2 = f"{_HTTP}/explicit_http_config/http2_protocol_options"
 _CONNECTION = f"{_HTTP}/common_http_protocol_options"
 _LIMITS = "circuit_breakers/thresholds/0"
 _TLS = "transport_socket/typed_config"
@@ -121,6 +122,11 @@ SETTINGS: Mapping[str, Row] = {
     "circuit_breakers.retry_budget.budget_percent": Row(f"{_LIMITS}/retry_budget/budget_percent", 20.0, _percent),
     "circuit_breakers.retry_budget.min_retry_concurrency": Row(f"{_LIMITS}/retry_budget/min_retry_concurrency", 3),
     "circuit_breakers.retry_budget.budget_interval": _time(f"{_LIMITS}/retry_budget/budget_interval", "0s"),
+    "http2": _present(_HTTP2, absent=False, present=True),
+    "http2.max_concurrent_streams": Row(f"{_HTTP2}/max_concurrent_streams", 1024),
+    "http2.keepalive_interval": _time(f"{_HTTP2}/connection_keepalive/interval", "0s"),
+    "http2.keepalive_timeout": _time(f"{_HTTP2}/connection_keepalive/timeout", "0s"),
+    "use_downstream_protocol": _present(f"{_HTTP}/use_downstream_protocol_config", absent=False, present=True),
     "tcp_keepalive": _present("upstream_connection_options/tcp_keepalive", absent="off", present="on"),
     "tcp_keepalive.keepalive_probes": Row("upstream_connection_options/tcp_keepalive/keepalive_probes"),
     "tcp_keepalive.keepalive_time": Row("upstream_connection_options/tcp_keepalive/keepalive_time"),
@@ -152,11 +158,6 @@ SETTINGS: Mapping[str, Row] = {
 
 # What explain shows and the sidecar does not do, so that Envoy must not do it either.
 NOT_IN_ENVOY: Mapping[str, str] = {
-    "http2": "the sidecar speaks HTTP/1.1 to hosts",
-    "http2.max_concurrent_streams": "likewise",
-    "http2.keepalive_interval": "likewise",
-    "http2.keepalive_timeout": "likewise",
-    "use_downstream_protocol": "likewise",
     "proxy_protocol": "the sidecar sends no PROXY header",
     "tunnel.protocol": "the sidecar opens no tunnel",
     "tunnel.target_host": "likewise",
@@ -174,7 +175,9 @@ UNCLAIMED: Mapping[str, str] = {
     "dns_lookup_family": "the sidecar's, not the rule's",
     "dns_jitter": "clusters of many sidecars do not ask at once",
     f"{_HTTP}/@type": "a name of protobuf's",
-    f"{_HTTP}/explicit_http_config": "HTTP/1.1 to hosts",
+    f"{_HTTP}/explicit_http_config/http_protocol_options": "HTTP/1.1, where no setting says otherwise",
+    f"{_HTTP}/use_downstream_protocol_config/http_protocol_options": "part of that setting",
+    f"{_HTTP}/use_downstream_protocol_config/http2_protocol_options": "likewise",
     f"{_HTTP}/upstream_http_protocol_options": "the name asked for and verified where the rule has no sni",
     "transport_socket/name": "a name",
     f"{_TLS}/@type": "a name of protobuf's",
