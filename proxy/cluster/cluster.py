@@ -9,30 +9,16 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 
-import attrs
-
-from outlier import (
-    NULL_MONITOR,
-    Detector,
-    EjectionEvent,
-    EnvoyRelease,
-    ErrorMatcher,
-    HostMonitor,
-    OutlierDetection,
-    RandomGenerator,
-    Runtime,
-    TimeSource,
-)
+from outlier import NULL_MONITOR, Detector, ErrorMatcher, HostMonitor, OutlierDetection
 from outlier.reporting import report_response
-from proxy.cluster.health_check_events import HealthCheckEvents
-from proxy.cluster.outlier_driver import OutlierDriver, SweepDriver
+from proxy.cluster.dns_discovery import DnsDiscovery
+from proxy.cluster.environment import Environment
+from proxy.cluster.outlier_driver import SweepDriver
 from proxy.cluster.response_report import report_in_full
 from proxy.cluster.shadow import Shadow, follow_shadow
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.config.cluster_config import ClusterConfig, ClusterType, Endpoint, TlsMode
-from proxy.config.health_check import HealthCheckRules
-from proxy.deadlines import Deadlines
 from proxy.load_balancer import LoadBalancer, create_load_balancer
 from proxy.load_balancer.hash_load_balancer import HashLoadBalancer
 from proxy.load_balancer.original_destination import CLEANUP_INTERVAL_MS, OriginalDestination
@@ -49,23 +35,6 @@ from proxy.upstream.tls import UpstreamTlsSocket
 
 # Headers of a response that say more of its host than the status does.
 _TELLING = DEGRADED | GRPC_STATUS | IMMEDIATE_HEALTH_CHECK_FAIL
-
-
-@attrs.frozen(kw_only=True)
-class Environment:
-    """What every cluster of a sidecar shares; `drive_sweeps` makes what fires a new detector's sweeps."""
-
-    loop: asyncio.AbstractEventLoop
-    deadlines: Deadlines
-    time_source: TimeSource
-    random: RandomGenerator
-    release: EnvoyRelease
-    runtime: Runtime
-    on_event: Callable[[EjectionEvent], None]
-    health_checks: HealthCheckRules = attrs.field(factory=HealthCheckRules)
-    health_check_events: HealthCheckEvents = attrs.field(factory=HealthCheckEvents)
-    on_shadow_event: Callable[[EjectionEvent], None] = lambda _event: None
-    drive_sweeps: Callable[[Detector, asyncio.AbstractEventLoop], SweepDriver] = OutlierDriver
 
 
 class Cluster:
@@ -88,7 +57,8 @@ class Cluster:
         self._initialized = False
         self._stopped = False
         self.health_checker = self._create_health_checker(config)
-        self._update_hosts(config.endpoints)
+        self.discovery = self._create_discovery()
+        self._refresh_hosts()
         self._update_detector(config.outlier_detection)
         self.shadow: Shadow | None = follow_shadow(None, self, environment)
         self.load_balancer: LoadBalancer = self._create_load_balancer()
@@ -115,8 +85,14 @@ class Cluster:
         if afresh:
             # Hosts that requests have named are nobody's endpoints; a host's pools are of one kind for good.
             self._update_hosts(())
+        if config.type is not old.type:
+            if self.discovery is not None:
+                self.discovery.close()
+            self.discovery = self._create_discovery()
+        elif self.discovery is not None:
+            self.discovery.update(config)
         if afresh or config.endpoints != old.endpoints or config.type is not old.type:
-            self._update_hosts(config.endpoints)
+            self._refresh_hosts()
         self.shadow = follow_shadow(self.shadow, self, self._environment)
         for host in self.hosts:
             if host.pool is not None:
@@ -127,20 +103,20 @@ class Cluster:
 
     @property
     def initialized(self) -> bool:
-        """Whether the cluster can serve as it will go on to, its hosts checked and its table built, or once could.
-
-        Hosts that come later are no reason to keep requests away.
-        """
+        """Whether hosts are found and checked and the table is built, or once were: later hosts keep nobody waiting."""
         if not self._initialized:
-            checker, balancer = self.health_checker, self.load_balancer
+            checker, balancer, discovery = self.health_checker, self.load_balancer, self.discovery
             building = isinstance(balancer, HashLoadBalancer) and balancer.building
-            self._initialized = not building and (checker is None or checker.all_checked)
+            checked = checker is None or checker.all_checked
+            self._initialized = checked and not building and (discovery is None or discovery.answered)
         return self._initialized
 
     async def wait_initialized(self) -> None:
         """Return once the cluster is initialized."""
         if self.initialized:
             return
+        if self.discovery is not None:
+            await self.discovery.wait_answered()
         if self.health_checker is not None:
             await self.health_checker.wait_all_checked()
         # Every turn of the loop builds a step of the table.
@@ -171,6 +147,8 @@ class Cluster:
             self.detector.stats.reset_counters()
         if self.health_checker is not None:
             self.health_checker.stats.reset_counters()
+        if self.discovery is not None:
+            self.discovery.stats.reset_counters()
 
     def report_response(self, host: Host, request: RequestHead, head: ResponseHead) -> None:
         """Tell a host's monitor, and maybe its health checker, what its response head means."""
@@ -187,6 +165,8 @@ class Cluster:
             return
         self._stopped = True
         self.load_balancer.close()
+        if self.discovery is not None:
+            self.discovery.close()
         if self.health_checker is not None:
             self.health_checker.close()
         self._stop_detector()
@@ -212,19 +192,40 @@ class Cluster:
 
     # Hosts
 
+    def _create_discovery(self) -> DnsDiscovery | None:
+        """Look up the names that the endpoints are, if they are."""
+        environment = self._environment
+        if not self.config.type.is_dns:
+            return None
+        return DnsDiscovery(
+            self.config,
+            resolver=environment.resolver,
+            loop=environment.loop,
+            random=environment.random,
+            on_change=self._refresh_hosts,
+        )
+
+    def _refresh_hosts(self) -> None:
+        """Let the hosts be those of the configuration; while none of its names is known, those of before stay."""
+        if self.discovery is None:
+            self._update_hosts(self.config.endpoints)
+        elif self.discovery.answered:
+            self._update_hosts(self.discovery.endpoints)
+
     def _update_hosts(self, endpoints: Iterable[Endpoint]) -> None:
-        """Match the endpoints with the hosts by address; a host that stays takes the endpoint's new attributes."""
-        known = {host.address: host for host in self.hosts}
+        """Match the endpoints with the hosts by identity; a host that stays takes the endpoint's new attributes."""
+        known = {host.endpoint.identity: host for host in self.hosts}
         hosts: dict[str, Host] = {}
         for endpoint in endpoints:
-            if endpoint.address in hosts:
+            identity = endpoint.identity
+            if identity in hosts:
                 continue  # the same address twice is one host, the first
-            host = known.pop(endpoint.address, None)
+            host = known.pop(identity, None)
             if host is None:
                 host = self._new_host(endpoint)
             else:
                 host.update(endpoint)
-            hosts[endpoint.address] = host
+            hosts[identity] = host
         for host in known.values():
             self._remove_host(host)
         self.priority_set.update_hosts(tuple(hosts.values()))

@@ -53,6 +53,9 @@ def cluster_metrics(cluster: "Cluster") -> Iterator[Metric]:
     if cluster.health_checker is not None:
         for name, value, is_gauge in cluster.health_checker.stats.items():
             yield metric(f"health_check.{name}", value, _GAUGE if is_gauge else _COUNTER)
+    if cluster.discovery is not None:
+        for name, value in cluster.discovery.stats.items():
+            yield metric(name, value, _COUNTER)
     if cluster.shadow is not None:
         trial = cluster.shadow.trial
         for name, value, is_gauge in trial.detector.stats.items():
