@@ -68,6 +68,13 @@ class StreamWritable:
 
 
 @attrs.define
+class StreamFlushed:
+    """What waited behind the peer's windows has gone out, and the end of our message with it."""
+
+    stream_id: int
+
+
+@attrs.define
 class GoAway:
     """The peer takes no streams above `last_stream_id`; those up to it may go on."""
 
@@ -102,6 +109,7 @@ Http2Event = (
     | StreamEnd
     | StreamReset
     | StreamWritable
+    | StreamFlushed
     | GoAway
     | SettingsReceived
     | PingAck

@@ -18,7 +18,7 @@ from proxy.codec.headers import (
     HeaderTable,
 )
 from proxy.codec.http1_parser import ProtocolError
-from proxy.codec.http1_request import RequestHead, split_target
+from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
 from proxy.codec.http2_frames import ErrorCode, StreamFault
 from proxy.codec.http2_options import Http2Options
@@ -29,6 +29,7 @@ _CONNECTION_HEADERS = frozenset((b"connection", b"keep-alive", b"proxy-connectio
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_FORBIDDEN_IN_TARGETS = re.compile(rb"[\x00-\x20\x7f]")
 _FORBIDDEN_IN_VALUES = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 # Names seen and found sound; as many as a `HeaderTable` remembers.
@@ -45,7 +46,7 @@ def read_request_head(lines: HeaderList, options: Http2Options, *, end_stream: b
 
     Raises:
         StreamFault: Malformed.
-        ProtocolError: Not to be served: too large, no authority, a fragment in the path.
+        ProtocolError: Not to be served: too large, or a fragment in the path.
     """
     pseudo: dict[bytes, bytes] = {}
     count = 0
@@ -66,18 +67,18 @@ def read_request_head(lines: HeaderList, options: Http2Options, *, end_stream: b
         if authority is None or path is not None or scheme is not None:
             raise malformed("CONNECT takes an authority and nothing else")
         path = b""
-    elif not path or not scheme:
-        raise malformed("no path or no scheme")
+    elif not path or not scheme or _FORBIDDEN_IN_TARGETS.search(path):
+        raise malformed("no path, no scheme, or a path that is none")
     elif path[:1] != b"/" and not (path == b"*" and method == b"OPTIONS"):
         raise malformed("the path does not begin with a slash")
     headers: HeaderList = [(b"host", b"")]
     head = RequestHead(method, path, b"", headers, 0)
     host = _read_lines(lines, count, headers, head, options)
-    if authority is None or (not authority and host):
-        authority = host
-    if b"#" in path or authority is None:
-        split_target(method, path, authority)  # raises the refusal
-    assert authority is not None
+    authority = host if authority is None else authority
+    if not authority or _FORBIDDEN_IN_TARGETS.search(authority):
+        raise malformed("no authority, or one that is none")
+    if b"#" in path:
+        raise ProtocolError("path_normalization_failed", body=b"")
     head.authority = authority
     headers[0] = (b"host", authority)
     head.end_stream = end_stream
@@ -149,12 +150,14 @@ def malformed(reason: str) -> StreamFault:
 
 
 def _check(lines: HeaderList, start: int, options: Http2Options) -> None:
-    """Check names, values and size of the regular lines."""
+    """Check the number and size of all lines, all values, and the names behind the pseudo-headers."""
+    if len(lines) > options.max_headers:
+        raise too_large("http2.too_many_headers")
     size = 0
     for name, value in lines:
         size += len(name) + len(value) + 4
-    if size > options.max_head_bytes or len(lines) - start > options.max_headers:
-        raise too_large(count=len(lines) - start > options.max_headers)
+    if size > options.max_head_bytes:
+        raise too_large("http2.headers_too_large")
     if _FORBIDDEN_IN_VALUES.search(b"".join([value for _, value in lines])):
         raise malformed("a control character in a value")
     for name, _ in lines[start:] if start else lines:
@@ -171,13 +174,9 @@ def _check_name(name: bytes) -> None:
         _sound_names.add(name)
 
 
-def too_large(*, count: bool) -> ProtocolError:
-    """Return the error for a head above the limit of lines or of bytes."""
-    return ProtocolError(
-        "http2.too_many_headers" if count else "http2.headers_too_large",
-        status=431,
-        body=b"Request Header Fields Too Large",
-    )
+def too_large(details: str) -> ProtocolError:
+    """Return the error for a head above a limit."""
+    return ProtocolError(details, status=431, body=b"Request Header Fields Too Large")
 
 
 def _read_lines(
@@ -188,18 +187,16 @@ def _read_lines(
     table: HeaderTable = options.table
     marks = 0
     host = None
-    cookie = -1  # where the line is that further crumbs join
+    crumbs: list[bytes] = []
     for index in range(start, len(lines)):
         line = lines[index]
         name, value = line
         mark = table[name][1]
         if mark is None:
             if name == b"cookie":
-                if cookie >= 0:
-                    headers[cookie] = (name, b"%b; %b" % (headers[cookie][1], value))
-                    continue
-                cookie = len(headers)
-            headers.append(line)
+                crumbs.append(value)
+            else:
+                headers.append(line)
         elif mark >= NOTED_FIRST:
             if marks & mark and name in table.joined:
                 append_header(headers, name, value, table.joined)
@@ -222,6 +219,8 @@ def _read_lines(
                     headers.append(line)
             elif mark != DROP:
                 headers.append(line)
+    if crumbs:
+        headers.append((b"cookie", b"; ".join(crumbs)))  # behind the others, where Envoy puts it
     head.marks = marks
     return host
 

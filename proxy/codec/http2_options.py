@@ -1,5 +1,7 @@
 """What a HTTP/2 session allows its peer, and what it counts; defaults and names are Envoy's."""
 
+from collections.abc import Iterator
+
 import attrs
 
 from proxy.codec.headers import HeaderTable
@@ -16,7 +18,7 @@ class Http2Options:
         stream_window_bytes: What the peer may send on one stream before it is acknowledged by `consume`.
         connection_window_bytes: The same for all streams together; not below 65,535.
         max_head_bytes: Longest accepted head, as `name: value` lines.
-        max_headers: Most header lines of a head, or of the trailers.
+        max_headers: Most lines of a head, pseudo-headers included, or of the trailers.
         high_water_bytes: Above this much that waits on a stream for the peer's window, `send_data` says stop.
     """
 
@@ -50,3 +52,18 @@ class Http2Stats:
     trailers: int = 0
     tx_flush_timeout: int = 0
     tx_reset: int = 0
+
+    def items(self) -> Iterator[tuple[str, int, bool]]:
+        """Yield name, value and whether it is a gauge."""
+        for name in _NAMES:
+            yield name, getattr(self, name), name in _GAUGES
+
+    def reset_counters(self) -> None:
+        """Set every counter to 0; gauges stay."""
+        for name in _NAMES:
+            if name not in _GAUGES:
+                setattr(self, name, 0)
+
+
+_GAUGES = frozenset({"pending_send_bytes", "streams_active"})
+_NAMES = tuple(field.name for field in attrs.fields(Http2Stats))

@@ -8,6 +8,7 @@ from proxy.codec.http2_floods import Floods
 from proxy.codec.http2_frames import (
     ACK,
     CONTINUATION,
+    DATA,
     END_HEADERS,
     END_STREAM,
     FRAME_HEADER_BYTES,
@@ -29,6 +30,7 @@ from proxy.codec.http2_frames import (
 MAX_CONTINUATIONS = 8
 
 _PRIORITY_BYTES = 5
+_KIND = 3  # where a frame says what it is
 
 
 class Http2Reader:
@@ -44,6 +46,11 @@ class Http2Reader:
         self._block: list[bytes] = []  # a header block that is not here whole
         self._block_stream_id = 0
         self._block_flags = 0
+
+    @property
+    def in_head(self) -> bool:
+        """Whether the peer owes the rest of something short: its preface, a header block, a frame other than DATA."""
+        return bool(self._preface or self._block or (len(self._tail) > _KIND and self._tail[_KIND] != DATA))
 
     def _read(self, data: bytes) -> None:
         """Take what a read brought.

@@ -16,6 +16,7 @@ from proxy.codec.http2_events import (
     SettingsReceived,
     StreamData,
     StreamEnd,
+    StreamFlushed,
     StreamHead,
     StreamRefused,
     StreamReset,
@@ -133,9 +134,10 @@ class Http2Receiver(Http2Reader):
         if stream.receive_window < 0:
             raise StreamFault(ErrorCode.FLOW_CONTROL_ERROR, "more than the stream's window")
         if stream.left >= 0:
-            stream.left -= len(body)
-        if stream.left < -1 or (end_stream and stream.left > 0):
-            raise malformed("the body is not as long as content-length says")
+            left = stream.left - len(body)
+            if left < 0 or (end_stream and left):
+                raise malformed("the body is not as long as content-length says")
+            stream.left = left
         if size > len(body):
             self.consume(stream_id, size - len(body))
         if body:
@@ -325,6 +327,7 @@ class Http2Receiver(Http2Reader):
         for stream in streams:
             if stream.ending is not None:
                 self._sender.end(stream, stream.ending)
+                self._events.append(StreamFlushed(stream.id))
                 self._on_local_end(stream)
             elif stream.stopped:
                 stream.stopped = False

@@ -78,6 +78,10 @@ class Http2Session(Http2Receiver):
         """How many streams are open."""
         return len(self._streams)
 
+    def has_stream(self, stream_id: int) -> bool:
+        """Whether a stream is open, be it only because the end of our message waits for the peer's window."""
+        return stream_id in self._streams
+
     @property
     def last_peer_stream_id(self) -> int:
         """The last stream that the peer has opened."""

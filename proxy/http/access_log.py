@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from outlier import TimeSource
 from proxy.codec.headers import get_header
-from proxy.http.downstream import DownstreamConnection
+from proxy.http.client import ClientRequest
 from proxy.log_file import LogFile
 from proxy.response_flags import ResponseFlag, flags_text
 from proxy.router.exchange import Exchange
@@ -26,11 +26,11 @@ class AccessLog:
         self._second: int | None = None
         self._second_text = ""  # formatted once a second
 
-    def __call__(self, connection: DownstreamConnection, exchange: Exchange) -> None:
+    def __call__(self, request: ClientRequest, exchange: Exchange) -> None:
         """Write the line of `exchange`."""
         head = exchange.head
         now_ms = self._time_source.system_ms()
-        duration_ms = connection.duration_ms
+        duration_ms = request.duration_ms
         started_ms = now_ms - duration_ms
         if started_ms // 1000 != self._second:
             self._second = started_ms // 1000
@@ -42,17 +42,17 @@ class AccessLog:
             "method": head.method.decode("latin-1") or None,
             "path": (get_header(head.headers, b"x-envoy-original-path") or head.path).decode("latin-1") or None,
             "authority": head.authority.decode("latin-1") or None,
-            "protocol": "HTTP/1.1",
+            "protocol": request.protocol,
             "response_code": exchange.status,
             "response_flags": flags_text(flags),
             "response_code_details": exchange.details,
-            "bytes_received": connection.bytes_received,
-            "bytes_sent": connection.bytes_sent,
+            "bytes_received": request.bytes_received,
+            "bytes_sent": request.bytes_sent,
             "duration_ms": duration_ms,
             "upstream_cluster": exchange.cluster.name if exchange.cluster is not None else None,
             "upstream_host": exchange.host.address if exchange.host is not None else None,
             "attempt": exchange.attempts,
             "request_id": request_id.decode("latin-1") if request_id is not None else None,
-            "downstream_remote_address": connection.remote_address,
+            "downstream_remote_address": request.remote_address,
         }
         self._file.write_line(_encode(line))

@@ -26,10 +26,13 @@ _STEP = 4
 class TimedConnection(Protocol):
     """What the timers look at, and end."""
 
-    active_at: float
     keep_alive: bool
     closing: bool
     started_at: float  # 0 before the first request
+
+    @property
+    def active_at(self) -> float:
+        """When bytes passed last, in `Deadlines.time`."""
 
     @property
     def busy(self) -> bool:

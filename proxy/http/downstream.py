@@ -67,6 +67,8 @@ class DownstreamConnection(asyncio.Protocol):
         "started_at",
     )
 
+    protocol = "HTTP/1.1"
+
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
         self._parser = RequestParser(REQUEST_HEADERS)
@@ -362,10 +364,7 @@ class DownstreamConnection(asyncio.Protocol):
             listener.log(self, exchange)
         if not self.keep_alive:
             self.closing = True
-            if self._request_ended:
-                self._socket.close()
-            else:
-                self._socket.close_gently()
+            (self._socket.close if self._request_ended else self._socket.close_gently)()
             return
         self._go_on()
 

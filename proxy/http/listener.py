@@ -12,9 +12,10 @@ from outlier import RandomGenerator
 from proxy.config.address import Address
 from proxy.config.listener_options import ListenerOptions
 from proxy.errors import ListenError
+from proxy.http.client import ClientConnection, ClientRequest
 from proxy.http.client_socket import DELAYED_CLOSE_MS
 from proxy.http.date import DateProvider
-from proxy.http.downstream import DownstreamConnection
+from proxy.http.protocol_choice import ProtocolChoice
 from proxy.http.stats import HttpStats
 from proxy.http.tls import ListenerTls
 from proxy.router.exchange import Exchange
@@ -25,7 +26,7 @@ from proxy.router.router import Router
 # How long TLS may take to say goodbye: as long as a client without TLS has to read the last reply.
 _TLS_SHUTDOWN_TIMEOUT_S = DELAYED_CLOSE_MS / 1000
 
-OnExchangeEnd = Callable[[DownstreamConnection, Exchange], None]
+OnExchangeEnd = Callable[[ClientRequest, Exchange], None]
 
 
 _DEFAULT_OPTIONS = ListenerOptions()
@@ -79,7 +80,7 @@ class Listener:
         self._on_exchange_end = on_exchange_end
         self._routes = routes
         self._tls = tls
-        self._connections: set[DownstreamConnection] = set()
+        self._connections: set[ClientConnection] = set()
         self._empty = asyncio.Event()
         self._empty.set()
         self._server: asyncio.Server | None = None
@@ -109,7 +110,7 @@ class Listener:
         """
         loop = self.router.loop
         address = self.address
-        accept = partial(DownstreamConnection, self)
+        accept = partial(ProtocolChoice, self)
         secured: dict[str, Any] = {}
         try:
             if self._tls is not None:
@@ -148,7 +149,7 @@ class Listener:
 
     # Called by connections
 
-    def admit(self, connection: DownstreamConnection) -> bool:
+    def admit(self, connection: ClientConnection) -> bool:
         """Count a client in; or return False, since there are too many.
 
         Envoy closes such a connection without a word as well: a reply would cost what the limit is to save.
@@ -166,12 +167,17 @@ class Listener:
             self.stats.downstream_cx_ssl_active += 1
         return True
 
-    def log(self, connection: DownstreamConnection, exchange: Exchange) -> None:
+    def replace(self, connection: ClientConnection, successor: ClientConnection) -> None:
+        """Let a client be served by another connection from now on: it speaks another protocol."""
+        self._connections.remove(connection)
+        self._connections.add(successor)
+
+    def log(self, request: ClientRequest, exchange: Exchange) -> None:
         """Tell whoever wants to know that an exchange has ended."""
         if self._on_exchange_end is not None:
-            self._on_exchange_end(connection, exchange)
+            self._on_exchange_end(request, exchange)
 
-    def on_disconnected(self, connection: DownstreamConnection) -> None:
+    def on_disconnected(self, connection: ClientConnection) -> None:
         """Count a client out, if it was in."""
         if connection not in self._connections:
             return

@@ -4,11 +4,19 @@ from collections.abc import Iterator
 
 import attrs
 
+from proxy.codec.http2_options import Http2Stats
 from proxy.stats import Metric, MetricKind
 
 STAT_PREFIX = "outbound"
 
-_GAUGES = frozenset({"downstream_cx_active", "downstream_cx_ssl_active", "downstream_rq_active"})
+_GAUGES = frozenset(
+    {
+        "downstream_cx_active",
+        "downstream_cx_http2_active",
+        "downstream_cx_ssl_active",
+        "downstream_rq_active",
+    }
+)
 _CLASSES = (1, 2, 3, 4, 5)
 
 
@@ -18,10 +26,12 @@ _OF_LISTENERS = ("downstream_cx_overflow",)
 
 @attrs.define
 class HttpStats:
-    """One sidecar's clients; `responses` counts replies by status class."""
+    """One sidecar's clients; `responses` counts replies by status class, `http2` what their HTTP/2 sessions do."""
 
     downstream_cx_active: int = 0
     downstream_cx_destroy_active_rq: int = 0
+    downstream_cx_http2_active: int = 0
+    downstream_cx_http2_total: int = 0
     downstream_cx_idle_timeout: int = 0
     downstream_cx_max_duration_reached: int = 0
     downstream_cx_max_requests_reached: int = 0
@@ -37,12 +47,15 @@ class HttpStats:
     downstream_rq_active: int = 0
     downstream_rq_header_timeout: int = 0
     downstream_rq_http1_total: int = 0
+    downstream_rq_http2_total: int = 0
     downstream_rq_idle_timeout: int = 0
     downstream_rq_response_before_rq_complete: int = 0
     downstream_rq_rx_reset: int = 0
+    downstream_rq_too_many_premature_resets: int = 0
     downstream_rq_total: int = 0
     downstream_rq_ws_on_non_ws_route: int = 0
 
+    http2: Http2Stats = attrs.field(factory=Http2Stats)
     responses: dict[int, int] = attrs.field(factory=lambda: dict.fromkeys(_CLASSES, 0))
 
     def count_response(self, status: int) -> None:
@@ -57,6 +70,7 @@ class HttpStats:
             if name not in _GAUGES:
                 setattr(self, name, 0)
         self.responses = dict.fromkeys(_CLASSES, 0)
+        self.http2.reset_counters()
 
     def metrics(self) -> Iterator[Metric]:
         """Yield every metric."""
@@ -66,6 +80,9 @@ class HttpStats:
             is_envoys = name not in _OF_LISTENERS
             value = getattr(self, name)
             yield Metric(f"http.{STAT_PREFIX}.{name}", value, kind, f"http.{name}", tags, is_envoys=is_envoys)
+        for name, value, is_gauge in self.http2.items():
+            kind = MetricKind.GAUGE if is_gauge else MetricKind.COUNTER
+            yield Metric(f"http2.{name}", value, kind, f"http2.{name}", ())
         completed = "downstream_rq_completed"
         yield Metric(
             f"http.{STAT_PREFIX}.{completed}",

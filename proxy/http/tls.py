@@ -6,6 +6,7 @@ Ports `ServerContextImpl` as far as one certificate needs it (Envoy, source/comm
 import ssl
 
 from proxy.config.listener_options import ListenerOptions
+from proxy.http.protocol_choice import ALPN_PROTOCOLS
 from proxy.upstream.tls import LoadedTls, WatchedTls, load_key_pair, read_certificates
 
 
@@ -47,7 +48,7 @@ class ListenerTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.sni_callback = self._on_client_hello
-        context.set_alpn_protocols(["http/1.1"])
+        context.set_alpn_protocols(ALPN_PROTOCOLS)
         chain = load_key_pair(context, self._certificate, self._key)
         ca = None
         if self._client_ca:
