@@ -201,6 +201,7 @@ class ConnectionPool:
                 self.loop,
                 lambda: self._new_connection(attempt),
                 self.host.address,
+                alternates=self.host.endpoint.alternates,
                 tls=self._ssl_context(),
                 server_name=self._server_name,
                 keepalive=self.config.tcp_keepalive,
