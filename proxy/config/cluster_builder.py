@@ -120,7 +120,7 @@ def convert_policy(
     Args:
         policy: Without port entries; None is no rule at all.
         cluster_type: What the service asks for; PASSTHROUGH turns it into ORIGINAL_DST.
-        protocol: Of the service port.
+        protocol: Of the service port; empty leaves it to the client's request.
         mesh: Mesh-wide defaults; its default policy must already be part of `policy`.
         release: Whose conversion.
         distribution: The service's traffic distribution; one that Istio knows forces locality, and panic off.
@@ -193,7 +193,7 @@ def _protocol(http: HttpSettings, protocol: str, mesh: MeshConfig) -> dict[str, 
     if policy is H2UpgradePolicy.DEFAULT and protocol.upper() == "HTTP":
         policy = mesh.h2_upgrade_policy
     if policy is not H2UpgradePolicy.UPGRADE and protocol.upper() not in _HTTP2_PROTOCOLS:
-        return {}
+        return {} if protocol else {"use_downstream_protocol": True}
     options: dict[str, int] = {}
     if http.max_concurrent_streams > 0:
         options["max_concurrent_streams"] = http.max_concurrent_streams

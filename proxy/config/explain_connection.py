@@ -55,7 +55,10 @@ def connection_settings(plan: ClusterPlan, cluster: ClusterConfig, origins: Orig
     if cluster.h2_upstream is not None:
         yield from _http2(cluster.h2_upstream, http, plan, origins)
     if cluster.use_downstream_protocol:
-        origin = origins.field("connection_pool", "http", "use_client_protocol")
+        if http.use_client_protocol:
+            origin = origins.field("connection_pool", "http", "use_client_protocol")
+        else:
+            origin = origins.of_service("ports", plan.service.ports.index(plan.port), text="ports without protocol")
         yield Setting(name="use_downstream_protocol", value=True, origin=origin)
     if cluster.tls is not None:
         yield from _tls(cluster.tls, origins)

@@ -80,7 +80,7 @@ def _plan(
     sent = convert_policy(
         policy.policy if policy is not None else None,
         cluster_type,
-        protocol=port.protocol or "HTTP",
+        protocol=port.protocol,
         mesh=context.mesh,
         release=context.release,
         distribution=service.traffic_distribution,
