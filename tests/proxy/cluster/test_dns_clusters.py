@@ -152,7 +152,7 @@ async def test_addresses_and_counters_are_shown(dns):
         async with aiohttp.ClientSession(f"http://{subject.server.ready_line()['admin']}") as admin:
             async with admin.get("/clusters?format=json") as page:
                 (cluster,) = (await page.json())["cluster_statuses"]
-            async with admin.get("/stats?filter=update_") as page:
+            async with admin.get("/stats?filter=[.]update_") as page:
                 stats = await page.text()
 
         (host,) = cluster["host_statuses"]
