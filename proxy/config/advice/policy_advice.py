@@ -62,7 +62,7 @@ def _policy(config: StaticConfig, resource: Resource, placed: PlacedPolicy) -> A
             if config.written(resource, (*placed.path, *path)) == 0:
                 extra = "; to have no retries, use retries: {attempts: 0} in the route" if field == "maxRetries" else ""
                 yield path, f"0 means no limit{extra}"
-        yield from _pool(policy.connection_pool)
+        yield from _pool(config, resource, policy.connection_pool)
     if policy.load_balancer is not None:
         yield from _load_balancer(policy.load_balancer)
 
@@ -120,18 +120,29 @@ def _subset_block(parent: TrafficPolicy, subset: TrafficPolicy) -> Iterator[str]
         yield f"replaces the rule's block as a whole; {', '.join(lost)} go back to Envoy's defaults"
 
 
-def _pool(pool: ConnectionPool) -> Advice:
+def _pool(config: StaticConfig, resource: Resource, pool: ConnectionPool) -> Advice:
     http = pool.http
     if http is None:
         return
-    sent = convert_policy(TrafficPolicy(connection_pool=pool), ClusterType.EDS)
-    for name, value in (
-        ("maxConcurrentStreams", http.max_concurrent_streams),
-        ("http2KeepAlive", http.http2_keep_alive),
-    ):
-        if value and "h2_upstream" not in sent.cluster:
-            why = " where useClientProtocol is set" if http.use_client_protocol else " but for ports of HTTP2 or GRPC"
-            yield ("connectionPool", "http", name), f"has no effect{why}"
+    settings = {"maxConcurrentStreams": http.max_concurrent_streams, "http2KeepAlive": http.http2_keep_alive}
+    names = [name for name, value in settings.items() if value]
+    if names and not any(_sends_http2(config, protocol, pool) for protocol in _protocols(config, resource)):
+        for name in names:
+            yield ("connectionPool", "http", name), "has no effect without a port of HTTP2 or GRPC, or h2UpgradePolicy"
+
+
+def _protocols(config: StaticConfig, resource: Resource) -> Iterator[str]:
+    """Yield the protocols of the ports that a rule reaches."""
+    for service in config.builder.services():
+        rule = config.builder.rule(service)
+        if rule is not None and resource in rule.resources:
+            yield from (port.protocol for port in service.ports)
+
+
+def _sends_http2(config: StaticConfig, protocol: str, pool: ConnectionPool) -> bool:
+    policy = TrafficPolicy(connection_pool=pool)
+    sent = convert_policy(policy, ClusterType.EDS, protocol=protocol, mesh=config.builder.context.mesh)
+    return "h2_upstream" in sent.cluster
 
 
 def _load_balancer(block: LoadBalancer) -> Advice:
