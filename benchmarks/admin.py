@@ -12,7 +12,6 @@ CPU time that one turn of the event loop took, which is what a request may have 
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import shutil
 import statistics
@@ -27,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.admin_pages import PAGES, PageSample, measure_pages
+from benchmarks.claims import Claim, last_line, worst
 from benchmarks.nginx import Nginx
 from benchmarks.processes import cpu_seconds, on_core, processor_name
 from benchmarks.proxies import service
@@ -197,40 +197,54 @@ def print_pages(console: Console, hosts: int, pages: dict[str, PageSample]) -> N
     console.print(table)
 
 
+def watching_claims(samples: Rounds) -> list[Claim]:
+    """Return what watching costs: of the dearer page."""
+    each = [Claim.of_rounds(page, ratios(of_page), "x") for page, of_page in samples.items()]
+    return [worst(f"CPU of a request while the dashboard is open, {HOSTS} hosts", each, "x", limit=LIMIT_RATIO)]
+
+
+def page_claims(pages: dict[str, PageSample], hosts: int) -> list[Claim]:
+    """Return the slowest page, and the longest hold of the loop by any."""
+    slowest = max(pages.values(), key=lambda page: page.ms)
+    longest = max(page.held_ms for page in pages.values())
+    return [
+        Claim(name=f"the slowest admin page over {hosts:,} hosts", value=slowest.ms, unit="ms", limit=LIMIT_PAGE_MS),
+        Claim(name="the longest hold of the loop by any", value=longest, unit="ms", limit=LIMIT_HELD_MS),
+    ]
+
+
 def main() -> int:
     """Run both parts; return 1 when a limit is not kept."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.admin", description=__doc__.partition("\n\n")[0])
-    parser.add_argument("--rounds", type=int, default=8, help="rounds of each state, default 8")
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of a round, default 4")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each state, default 5")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a round, default 3")
     parser.add_argument("--hosts", type=int, default=10_000, help="hosts of the big pages, default 10000")
     parser.add_argument("--part", choices=("watching", "pages", "both"), default="both")
     parser.add_argument("--json", action="store_true", help="print all figures as a last line of JSON")
     args = parser.parse_args()
     console = Console()
     figures: dict[str, object] = {}
-    kept = True
+    made: list[Claim] = []
     if args.part != "pages":
         samples = asyncio.run(measure_watching(args.rounds, args.seconds))
         print_watching(console, samples)
-        medians = {page: statistics.median(ratios(of_page)) for page, of_page in samples.items()}
-        kept &= max(medians.values()) <= LIMIT_RATIO
+        made += watching_claims(samples)
         figures["watching"] = {
             page: {state: [attrs.asdict(sample) for sample in rounds] for state, rounds in of_page.items()}
             for page, of_page in samples.items()
         }
-        figures["ratio"] = medians
+        figures["ratio"] = {page: statistics.median(ratios(of_page)) for page, of_page in samples.items()}
     if args.part != "watching":
         pages = measure_pages(args.hosts, PAGES, rounds=args.rounds)
         print_pages(console, args.hosts, pages)
-        kept &= all(page.ms <= LIMIT_PAGE_MS and page.held_ms <= LIMIT_HELD_MS for page in pages.values())
+        made += page_claims(pages, args.hosts)
         figures["pages"] = {name: attrs.asdict(page) for name, page in pages.items()}
-    if not kept:
-        console.print(
-            f"a limit is not kept: ratio {LIMIT_RATIO}, page {LIMIT_PAGE_MS} ms, loop held {LIMIT_HELD_MS} ms"
-        )
+    for claim in made:
+        if not claim.kept:
+            console.print(f"a limit is not kept: {claim.name}: {claim.value:.3g} {claim.unit}, limit {claim.limit:g}")
     if args.json:
-        print(json.dumps(figures))
-    return 0 if kept else 1
+        print(last_line(figures, made))
+    return 0 if all(claim.kept for claim in made) else 1
 
 
 if __name__ == "__main__":

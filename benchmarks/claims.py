@@ -13,7 +13,11 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """One figure; `least` and `most` of its rounds, None where there was one; `limit` None promises nothing."""
+    """One figure.
+
+    `least` and `most` are those of its rounds, None where there was one; `limit` is what it must not exceed, None
+    promises nothing; `beside` is what others come to, for people.
+    """
 
     name: str
     value: float
@@ -21,12 +25,21 @@ class Claim:
     least: float | None = None
     most: float | None = None
     limit: float | None = None
+    beside: str | None = None
 
     @classmethod
-    def of_rounds(cls, name: str, values: Sequence[float], unit: str, *, limit: float | None = None) -> Self:
+    def of_rounds(
+        cls,
+        name: str,
+        values: Sequence[float],
+        unit: str,
+        *,
+        limit: float | None = None,
+        beside: str | None = None,
+    ) -> Self:
         """Return the median of the rounds, with their spread."""
         value = statistics.median(values)
-        return cls(name=name, value=value, unit=unit, least=min(values), most=max(values), limit=limit)
+        return cls(name=name, value=value, unit=unit, least=min(values), most=max(values), limit=limit, beside=beside)
 
     @classmethod
     def best_of(cls, name: str, values: Sequence[float], unit: str, *, limit: float | None = None) -> Self:

@@ -7,22 +7,39 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
+NOT_INSTALLED = 77  # exit code of a benchmark that misses a tool; automake's tests say "skipped" with it
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def find(command: str) -> str | None:
+    """Return the path of a command, None when it is not installed."""
+    # Debian keeps servers in /usr/sbin, which is not on every user's PATH.
+    search = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin"))
+    return shutil.which(command, path=search)
 
 
 def require(command: str, package: str) -> str:
     """Return the path of a command.
 
     Raises:
-        SystemExit: It is not installed; the message names the package that brings it.
+        SystemExit: It is not installed: `NOT_INSTALLED`, after a line on stderr that names the package that brings it.
     """
-    # Debian keeps servers in /usr/sbin, which is not on every user's PATH.
-    search = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin"))
-    path = shutil.which(command, path=search)
+    path = find(command)
     if path is None:
-        raise SystemExit(f"{command} is not installed; {package} brings it")
+        give_up(f"{command} is not installed; {package} brings it")
     return path
+
+
+def give_up(reason: str) -> NoReturn:
+    """End this benchmark because of something that the machine does not have.
+
+    Raises:
+        SystemExit: `NOT_INSTALLED`.
+    """
+    print(reason, file=sys.stderr)
+    raise SystemExit(NOT_INSTALLED)
 
 
 def free_port() -> int:
@@ -44,14 +61,27 @@ def on_core(core: int) -> Iterator[None]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the user and system time of a process, all threads together."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+    """Return the user and system time of a process and of those it has started, all threads together."""
+    ticks = 0
+    for process in family(pid):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / _TICKS_PER_SECOND
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Return the resident memory of a process and of those it has started."""
+    pages = sum(int(Path(f"/proc/{process}/statm").read_text().split()[1]) for process in family(pid))
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and all that live below it."""
+    found = [pid]
+    for process in found:
+        for children in Path(f"/proc/{process}/task").glob("*/children"):
+            found += map(int, children.read_text().split())
+    return found
 
 
 def open_descriptors(pid: int) -> int:

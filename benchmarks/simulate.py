@@ -97,20 +97,20 @@ def write_log(path: Path, lines: int) -> None:
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-def measure(folder: Path) -> list[Figure]:
+def measure(folder: Path, lines: int) -> list[Figure]:
     """Run everything."""
     hosts = ", ".join(f"h{number}" for number in range(HOSTS))
     for name, duration, rate in (("hour", "1h", 1000), ("day", "24h", 0)):
         (folder / f"{name}.yaml").write_text(SCENARIO.format(name=name, duration=duration, rate=rate, hosts=hosts))
     (folder / "new.yaml").write_text(RULE)
-    write_log(folder / "long.jsonl", LINES)
-    write_log(folder / "short.jsonl", LINES // 10)
+    write_log(folder / "long.jsonl", lines)
+    write_log(folder / "short.jsonl", lines // 10)
     replay = ("--config", folder / "new.yaml", "--replay")
     return [
         run("an hour of 1,000 requests/s, 20 hosts", 60, folder / "hour.yaml"),
         run("a day of sweeps without traffic", 5, folder / "day.yaml"),
-        run(f"replay of {LINES // 10:,} lines", 60, *replay, folder / "short.jsonl"),
-        run(f"replay of {LINES:,} lines", 60, *replay, folder / "long.jsonl"),
+        run(f"replay of {lines // 10:,} lines", 60, *replay, folder / "short.jsonl"),
+        run(f"replay of {lines:,} lines", 60, *replay, folder / "long.jsonl"),
     ]
 
 
@@ -132,10 +132,11 @@ def claims(figures: list[Figure]) -> list[Claim]:
 def main(argv: list[str] | None = None) -> int:
     """Measure, print a table, and return 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulate", description=__doc__)
+    parser.add_argument("--lines", type=int, default=LINES, help="of the longer log (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="outlier-simulate-") as folder:
-        figures = measure(Path(folder))
+        figures = measure(Path(folder), options.lines)
     found = claims(figures)
     for figure in figures:
         print(

@@ -26,6 +26,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.claims import Claim, last_line
 from benchmarks.nginx import Nginx, parse_size
 from benchmarks.processes import open_descriptors, resident_bytes
 from benchmarks.soak_traffic import Counter, SteadyClient, leave_early, read_slowly
@@ -270,6 +271,28 @@ async def soak(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def claims(found: dict[str, Any]) -> list[Claim]:
+    """Return what may not happen at all, and how memory may grow."""
+    answers = sum(found["answers"].values())
+    memory = found["resident_mb"]
+    name = f"{answers:,} answers while {sum(found['faults'].values())} upstreams fail: those Envoy would not give"
+    return [
+        Claim(name=name, value=float(sum(found["unexpected"].values())), unit="", limit=0.0),
+        Claim(
+            name="requests, connections and descriptors left behind",
+            value=float(len(found["left_behind"])),
+            unit="",
+            limit=0.0,
+        ),
+        Claim(
+            name="memory at the end, over that once settled",
+            value=memory["last"] / memory["settled"],
+            unit="x",
+            limit=GROWTH_LIMIT,
+        ),
+    ]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return 1 when something was unexpected, left behind or grew."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
@@ -301,7 +324,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(f"resident memory: {memory['settled']} MB once settled, {memory['last']} MB at the end")
     console.print("\n".join(problems) if problems else "nothing unexpected, nothing left behind", style="bold")
     if options.json:
-        print(json.dumps(found))
+        print(last_line(found, claims(found)))
     return 1 if problems else 0
 
 
