@@ -32,8 +32,6 @@ def _entry(config: StaticConfig, resource: Resource, entry: ServiceEntry) -> Ite
                 "have; requests get 503. Use STATIC or DNS"
             ),
         )
-    if entry.resolution is Resolution.DYNAMIC_DNS:
-        yield ("resolution",), "is not applied by the sidecar yet: no cluster is made for it"
     for index, port in enumerate(entry.ports):
         if port is not None and not is_http_port(port):
             yield (
@@ -55,8 +53,8 @@ def _entry(config: StaticConfig, resource: Resource, entry: ServiceEntry) -> Ite
         yield (
             ("resolution",),
             (
-                "is one host to outlier detection whatever the name resolves to, so a bad address counts against all; "
-                "with DNS each address is a host"
+                "is one host to outlier detection whatever the name resolves to, so a bad address counts against all, "
+                "and its ejection ends when the list of addresses changes; with DNS each address is a host"
             ),
         )
 
