@@ -209,7 +209,9 @@ def _check_dynamic_dns(entry: ServiceEntry, path: Path, report: Report) -> None:
         if port is not None and port.protocol.upper() not in _DYNAMIC_DNS_PROTOCOLS:
             rule = f"must be one of {', '.join(sorted(_DYNAMIC_DNS_PROTOCOLS))} with resolution: DYNAMIC_DNS"
             report.error((*path, "ports", index, "protocol"), port.protocol or ABSENT, rule)
-    rule = "is not applied: nothing looks up what a request's Host header names; requests get 503. List the hosts with DNS"
+    rule = (
+        "is not applied: nothing looks up what a request's Host header names; requests get 503. List the hosts with DNS"
+    )
     report.warn((*path, "resolution"), entry.resolution.name, rule, origin="outlier")
 
 

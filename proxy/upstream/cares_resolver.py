@@ -22,7 +22,7 @@ _TRIES = 4
 _NO_SORT = 1 << 7  # ARES_AI_NOSORT, which pycares does not name: addresses in the order of the answer
 
 # Thousands of names that are due at once would overrun a DNS server's socket, and be lost until the first timeout.
-_LOOKUPS_A_ROUND = 50
+_LOOKUPS_A_ROUND = 20
 _ROUND_S = 0.01
 
 _NO_RECORDS = frozenset({ARES_ENODATA, ARES_ENOTFOUND})
