@@ -1,12 +1,11 @@
 """Compare the sidecar with a real Envoy: `python -m tests.oracle --seed 1 --count 200`.
 
-A scenario that differs is run once more, slowly, as Envoy ejects on a thread of its own. Prints what differs then
-too, with a scenario that repeats it, and last `N matching, N mismatching`. Exit status 1 when anything differs.
+A scenario that differs is run again, slowly, as Envoy ejects on a thread of its own. Prints what differs then too,
+with a scenario that repeats it, and last `N matching, N mismatching`. Exit status 1 when anything differs.
 `--envoy-vs-envoy` compares Envoy with itself, which shows what of it depends on luck.
 """
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -43,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     mismatching = 0
     second = Envoy if options.envoy_vs_envoy else Sidecar
     for batch in batches(scenarios):
-        for comparison in asyncio.run(compare(batch, (Envoy, second))):
+        for comparison in compare(batch, (Envoy, second)):
             if comparison.differences:
                 mismatching += 1
                 _print(

@@ -1,26 +1,27 @@
 """Runs scenarios on two proxies, one after the other, on the same upstream addresses, and says what differs."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import attrs
 
 from tests.oracle.driver import CONCURRENT_SCENARIOS, SETTLE_S, Stage, Transcript, run
+from tests.oracle.patience import patiently
 from tests.oracle.scenario import Scenario
 from tests.oracle.service import Service
 from tests.oracle.subject import Subject
 from tests.oracle.verdict import differences
 
-# The second time: Envoy's other thread has all the time it may need, even on a busy machine, and few scenarios share
-# it.
+# A repetition gives Envoy's other thread more time, and few scenarios share the machine.
 PATIENT_SETTLE_S = 0.1
-PATIENT_CONCURRENT_SCENARIOS = 4
+PATIENT_CONCURRENT_SCENARIOS = 8
 
 MakeSubject = Callable[[Sequence[Service]], Subject]
 
 
 @attrs.frozen
 class Comparison:
-    """What two proxies made of one scenario; `repeated` when they agreed only the second time."""
+    """What two proxies made of one scenario; `repeated` when they did not agree at once."""
 
     scenario: Scenario
     differences: list[str]
@@ -50,21 +51,30 @@ async def transcripts(
     return results
 
 
-async def compare(scenarios: Sequence[Scenario], subjects: Sequence[MakeSubject]) -> list[Comparison]:
+def compare(scenarios: Sequence[Scenario], subjects: Sequence[MakeSubject]) -> list[Comparison]:
     """Return one comparison of two kinds of proxy for each scenario, in order.
 
-    Envoy ejects a host some time after the failure; a scenario that differs is therefore run once more, slowly. What
-    differs then too is no matter of luck.
+    Envoy ejects a host some time after the failure, and a machine may stand still; a scenario that differs is therefore
+    run again, slowly. What differs then too is no matter of luck.
     """
-    first = [
-        differences(*compared) for compared in zip(scenarios, *await transcripts(scenarios, subjects), strict=True)
-    ]
-    doubtful = [scenario for scenario, found in zip(scenarios, first, strict=True) if found]
-    if not doubtful:
-        return [Comparison(scenario, []) for scenario in scenarios]
-    slow = await transcripts(doubtful, subjects, settle_s=PATIENT_SETTLE_S, concurrent=PATIENT_CONCURRENT_SCENARIOS)
-    again = iter([differences(*compared) for compared in zip(doubtful, *slow, strict=True)])
+    repeated: set[str] = set()
+
+    def observe(chosen: Sequence[Scenario], scale: int) -> list[list[str]]:
+        if scale == 1:
+            return asyncio.run(_differences(chosen, subjects, SETTLE_S, CONCURRENT_SCENARIOS))
+        repeated.update(scenario.name for scenario in chosen)
+        slower = [scenario.slower(scale) for scenario in chosen]
+        return asyncio.run(_differences(slower, subjects, PATIENT_SETTLE_S * scale, PATIENT_CONCURRENT_SCENARIOS))
+
+    found = patiently(scenarios, observe, lambda _, differing: not differing)
     return [
-        Comparison(scenario, next(again), repeated=True) if found else Comparison(scenario, [])
-        for scenario, found in zip(scenarios, first, strict=True)
+        Comparison(scenario, differing, repeated=scenario.name in repeated)
+        for scenario, differing in zip(scenarios, found, strict=True)
     ]
+
+
+async def _differences(
+    scenarios: Sequence[Scenario], subjects: Sequence[MakeSubject], settle_s: float, concurrent: int
+) -> list[list[str]]:
+    compared = await transcripts(scenarios, subjects, settle_s=settle_s, concurrent=concurrent)
+    return [differences(scenario, *pair) for scenario, *pair in zip(scenarios, *compared, strict=True)]

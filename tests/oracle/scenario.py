@@ -125,7 +125,7 @@ class Scenario:
     hosts: int
     rule: Mapping[str, Any]
     steps: tuple[Step, ...]
-    overrides: Mapping[str, Any] = attrs.field(factory=dict)
+    overrides: dict[str, Any] = attrs.field(factory=dict)
     balancer: str = "ROUND_ROBIN"
     timeout_ms: int = 250
     interval_ms: int = 600_000
@@ -139,6 +139,18 @@ class Scenario:
             "baseEjectionTime": f"{self.base_ejection_time_ms}ms",
             **self.rule,
         }
+
+    def slower(self, scale: int) -> "Scenario":
+        """Return the same with times so many times as long; sweeps at most four times, as one may wait for several."""
+        sweeps = min(scale, 4)
+        durations = {name: value for name, value in self.overrides.items() if str(value).endswith("s")}
+        return attrs.evolve(
+            self,
+            timeout_ms=self.timeout_ms * scale,
+            interval_ms=self.interval_ms * sweeps,
+            base_ejection_time_ms=self.base_ejection_time_ms * sweeps,
+            overrides=self.overrides | {name: f"{float(value[:-1]) * sweeps:g}s" for name, value in durations.items()},
+        )
 
     def describe(self) -> str:
         """Return the scenario as a person would write it down to repeat it."""

@@ -32,8 +32,8 @@ class Service:
     per_try_timeout_ms: int = 0
     hedged: bool = False
     http2: bool = False
-    timeout_ms: int = 1_000
-    connect_timeout_ms: int = 1_000
+    timeout_ms: int = 30_000
+    connect_timeout_ms: int = 10_000
 
     @property
     def cluster_name(self) -> str:

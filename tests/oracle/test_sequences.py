@@ -1,6 +1,5 @@
 """Scripted sequences: the sidecar answers, ejects and counts as a real Envoy does."""
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -12,14 +11,14 @@ from tests.oracle.scenario import Scenario
 from tests.oracle.sequences import SEQUENCES
 from tests.oracle.sidecar import Sidecar
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.usefixtures("_envoy")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("_envoy")]
 
 Compared = dict[str, Comparison]
 
 
 def _compare(sequences: Sequence[Scenario]) -> Compared:
     # All run together, because most of their time is waiting.
-    return {done.scenario.name: done for done in asyncio.run(compare(sequences, (Envoy, Sidecar)))}
+    return {done.scenario.name: done for done in compare(sequences, (Envoy, Sidecar))}
 
 
 @pytest.fixture(scope="module")
