@@ -293,7 +293,7 @@ class Http2Connection(asyncio.Protocol):
         elif isinstance(event, StreamReset):
             if event.remote:
                 self._listener.stats.downstream_rq_rx_reset += 1
-            stream.on_reset()
+            stream.on_reset(by_client=event.remote)
             self.on_stream_done(stream, reset_by_client=event.remote)
 
     def _begin(self, stream_id: int, head: RequestHead, refusal: LocalReply | None) -> None:
@@ -319,7 +319,7 @@ class Http2Connection(asyncio.Protocol):
         self._flushing.clear()
         self._listener.stats.downstream_rq_active -= len(streams)
         for stream in streams.values():
-            stream.on_reset()
+            stream.on_reset(by_client=False)
             self._listener.log(stream, stream.exchange)
 
     def _on_flushed(self, stream_id: int) -> None:

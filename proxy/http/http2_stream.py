@@ -110,10 +110,10 @@ class DownstreamStream:
         self._request_ended = True
         self.exchange.on_request_end(trailers)
 
-    def on_reset(self) -> None:
+    def on_reset(self, *, by_client: bool) -> None:
         """The client wants no answer, or can get none."""
         self._done = True
-        self.exchange.on_client_gone()
+        self.exchange.on_client_gone(reset=by_client)
 
     def on_socket_writable(self, *, writable: bool) -> None:
         """The connection's socket is full, or has drained."""

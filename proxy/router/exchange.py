@@ -138,12 +138,16 @@ class Exchange(Attempts):
         if self._upstream is not None and self._upstream.encoder is not None:
             self._upstream.encoder.flush()
 
-    def on_client_gone(self) -> None:
-        """Nobody waits any more: stop the attempt, charge nobody."""
+    def on_client_gone(self, *, reset: bool = False) -> None:
+        """Nobody waits any more: stop the attempt, charge nobody; `reset` if only this request was given up."""
         self._request_paused = False
         self._cancel_attempts()
-        self.flags = (*self.flags, ResponseFlag.DOWNSTREAM_CONNECTION_TERMINATION)
-        self.details = "downstream_remote_disconnect"
+        if reset:
+            self.flags = (*self.flags, ResponseFlag.DOWNSTREAM_REMOTE_RESET)
+            self.details = "http2.remote_reset"
+        else:
+            self.flags = (*self.flags, ResponseFlag.DOWNSTREAM_CONNECTION_TERMINATION)
+            self.details = "downstream_remote_disconnect"
         self._end()
 
     def on_response_writable(self, *, writable: bool) -> None:
@@ -186,15 +190,15 @@ class Exchange(Attempts):
         if head.status != 100 and not self.status:
             self.encoder.encode_interim(head)
 
-    def on_upstream_headers(self, head: ResponseHead) -> None:
-        """Answer the client with the host's response, or try again."""
+    def on_upstream_headers(self, head: ResponseHead) -> bool:
+        """Answer the client with the host's response, or try again; return whether it was for the client."""
         cluster = self.cluster
         assert cluster is not None
         rules = self._retry_rules
         if rules is not None:
             retriable = rules.retries_response(head)
             if (retriable or self._retry is not None) and self._goes_on(head, retriable=retriable):
-                return
+                return False
             if self._body is not None:
                 self._body.discard()
         self.status = head.status
@@ -206,6 +210,7 @@ class Exchange(Attempts):
         self.encoder.encode_headers(head)
         if head.end_stream:
             self._finish()
+        return True
 
     def on_upstream_end(self, trailers: HeaderList) -> None:
         """The host's response is complete."""

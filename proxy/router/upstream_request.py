@@ -129,20 +129,19 @@ class UpstreamRequest:
             return
         self._clear_per_try_timeout()
         host = self.host
-        if status >= 500:
-            host.rq_error += 1
+        self._cluster.report_response(host, self._exchange.head, head)
+        if host.shadow is not None:
+            host.shadow.responded(host, self._exchange.head, head)
+        if head.end_stream:
+            self.encoder = None
+        if not self._exchange.on_upstream_headers(head) or status >= 500:
+            host.rq_error += 1  # what is tried again has failed, whatever its status
         elif not self._exchange.is_grpc:
             host.rq_success += 1
         elif head.end_stream:
             self._count_grpc_status(head.headers)
         else:
             self._status_due = True
-        self._cluster.report_response(host, self._exchange.head, head)
-        if host.shadow is not None:
-            host.shadow.responded(host, self._exchange.head, head)
-        if head.end_stream:
-            self.encoder = None
-        self._exchange.on_upstream_headers(head)
 
     def on_response_data(self, data: bytes) -> None:
         """Pass a piece of body on."""

@@ -253,6 +253,16 @@ class TestHostCounters:
 
             assert (host.rq_success, host.rq_error) == counted
 
+    @pytest.mark.parametrize("reply", [status_reply(1), Reply(status=409)], ids=["cancelled", "409"])
+    async def test_what_is_tried_again_is_an_error_whatever_its_status(self, reply):
+        retry = RetryPolicy(num_retries=1, retry_on="cancelled,retriable-4xx", base_interval_ms=1)
+        async with FaultyUpstream() as upstream, Sidecar(upstream, route={"retry": retry}) as sidecar:
+            upstream.sequence([reply, status_reply(0)])
+            await call(sidecar)
+            host = sidecar.cluster.hosts[0]
+
+            assert (host.rq_success, host.rq_error) == (1, 1)
+
 
 @pytest.mark.parametrize(
     ("fields", "counted"),
