@@ -338,7 +338,10 @@ GRPC = (
     ),
     *(
         HttpCase(name=f"grpc timeout {timeout}", request=_grpc(f"grpc-timeout: {timeout}"))
-        for timeout in ("100m", "1S", "0m", "300000u", "400000001n", "99999999H", "100000000m", "5", "x", "-5m", "+400m", "400 m")
+        for timeout in (
+            *("100m", "1S", "0m", "300000u", "400000001n", "99999999H"),
+            *("100000000m", "5", "x", "-5m", "+400m", "400 m"),
+        )
     ),
     HttpCase(name="grpc timeout twice", request=_grpc("grpc-timeout: 100m", "grpc-timeout: 200m")),
     HttpCase(name="grpc timeout of another kind of request", request=_get("grpc-timeout: 100m")),
