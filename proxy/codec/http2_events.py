@@ -51,8 +51,9 @@ class StreamEnd:
 class StreamReset:
     """A stream is gone before its time; no further event names it.
 
-    `remote` says that the peer reset it; otherwise the session did, because of what the peer sent. A client also
-    hears it of each stream above the last one of a GOAWAY: those were not processed (`REFUSED_STREAM`).
+    `remote` says that the peer reset it; otherwise the session did, because of what the peer sent; it may be the first
+    event of a request then, whose head is malformed. A client also hears it of each stream above the last one of a
+    GOAWAY: those were not processed (`REFUSED_STREAM`).
     """
 
     stream_id: int

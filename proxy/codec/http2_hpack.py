@@ -49,7 +49,7 @@ class HeaderEncoder:
         self._encoder.header_table_size = min(table_bytes, DEFAULT_TABLE_BYTES)
 
     def encode(self, lines: HeaderList) -> bytes:
-        """Return the block for lines."""
+        """Return the block for lines; as they are, since package hpack takes milliseconds to shorten a long value."""
         return self._encoder.encode(
-            [NeverIndexedHeaderTuple(*line) if line[0] in _SECRETS else line for line in lines], huffman=True
+            [NeverIndexedHeaderTuple(*line) if line[0] in _SECRETS else line for line in lines], huffman=False
         )

@@ -280,8 +280,7 @@ class Http2Receiver(Http2Reader):
         if fault.error_code == ErrorCode.PROTOCOL_ERROR:
             self._stats.rx_messaging_error += 1
         self._reset(stream, fault.error_code)
-        if stream.head_done or self._client:
-            self._events.append(StreamReset(stream_id, fault.error_code, remote=False))
+        self._events.append(StreamReset(stream_id, fault.error_code, remote=False))
 
     # Streams
 

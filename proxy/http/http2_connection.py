@@ -28,6 +28,7 @@ from proxy.http.client_socket import ClientSocket
 from proxy.http.connection_timers import DRAIN_TIMEOUT_MS, ConnectionTimers
 from proxy.http.http2_stream import WINDOW_FULL, DownstreamStream
 from proxy.http.request_headers import REQUEST_HEADERS
+from proxy.router.exchange import Exchange
 from proxy.router.local_reply import LocalReply, protocol_error
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ PREMATURE_RESET_STREAMS = 500
 PREMATURE_RESET_LIFETIME_MS = 1_000
 
 _DRAIN_PING = b"draining"
+
+# Envoy's details of a stream that ended for what was sent on it.
+_MALFORMED = "http2.violation.of.messaging.rule"
 
 
 class Http2Connection(asyncio.Protocol):
@@ -265,7 +269,7 @@ class Http2Connection(asyncio.Protocol):
             self._begin(event.stream_id, RequestHead(b"", b"", b"", [], 0), reply)
         elif isinstance(event, SessionError):
             self._listener.stats.downstream_cx_protocol_error += 1
-            self._end_streams()
+            self._end_streams(protocol_error=True)
             self._go_away_and_close(None)
         elif isinstance(event, PingAck):
             if self._draining and event.payload == _DRAIN_PING:
@@ -276,6 +280,8 @@ class Http2Connection(asyncio.Protocol):
                 self._dispatch_to(stream, event)
             elif event.stream_id in self._flushing and isinstance(event, (StreamFlushed, StreamReset)):
                 self._on_flushed(event.stream_id)
+            elif isinstance(event, StreamReset) and not event.remote and not self.closing:
+                self._note_malformed(event.stream_id)
 
     def _dispatch_to(
         self, stream: DownstreamStream, event: StreamData | StreamEnd | StreamFlushed | StreamReset | StreamWritable
@@ -293,7 +299,9 @@ class Http2Connection(asyncio.Protocol):
         elif isinstance(event, StreamReset):
             if event.remote:
                 self._listener.stats.downstream_rq_rx_reset += 1
-            stream.on_reset(by_client=event.remote)
+                stream.on_gone(reset=True)
+            else:
+                stream.on_protocol_error(_MALFORMED)
             self.on_stream_done(stream, reset_by_client=event.remote)
 
     def _begin(self, stream_id: int, head: RequestHead, refusal: LocalReply | None) -> None:
@@ -301,25 +309,39 @@ class Http2Connection(asyncio.Protocol):
         if self.closing:
             return
         stats = self._listener.stats
-        stats.downstream_rq_total += 1
-        stats.downstream_rq_http2_total += 1
-        stats.downstream_rq_active += 1
-        stream = DownstreamStream(self, self._listener, stream_id, self._time())
-        self.started_at = self.started_at or stream.started_at
-        self._streams[stream_id] = stream
+        stream = self._add_stream(stream_id)
         self._requests_left -= 1
         if not self._requests_left:
             stats.downstream_cx_max_requests_reached += 1
             self._start_drain()
         stream.begin(head, refusal)
 
-    def _end_streams(self) -> None:
+    def _note_malformed(self, stream_id: int) -> None:
+        """Count and log what never became a request."""
+        stream = self._add_stream(stream_id)
+        stream.exchange = Exchange(self._listener.router, stream, RequestHead(b"", b"", b"", [], 0))
+        stream.on_protocol_error(_MALFORMED)
+        self.on_stream_done(stream)
+
+    def _add_stream(self, stream_id: int) -> DownstreamStream:
+        stats = self._listener.stats
+        stats.downstream_rq_total += 1
+        stats.downstream_rq_http2_total += 1
+        stats.downstream_rq_active += 1
+        stream = self._streams[stream_id] = DownstreamStream(self, self._listener, stream_id, self._time())
+        self.started_at = self.started_at or stream.started_at
+        return stream
+
+    def _end_streams(self, *, protocol_error: bool = False) -> None:
         """Nobody can be answered any more."""
         streams, self._streams = self._streams, {}
         self._flushing.clear()
         self._listener.stats.downstream_rq_active -= len(streams)
         for stream in streams.values():
-            stream.on_reset(by_client=False)
+            if protocol_error:
+                stream.on_protocol_error("http2.protocol_error")
+            else:
+                stream.on_gone()
             self._listener.log(stream, stream.exchange)
 
     def _on_flushed(self, stream_id: int) -> None:

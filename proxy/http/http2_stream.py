@@ -9,6 +9,7 @@ from proxy.codec.http2_frames import ErrorCode
 from proxy.codec.http2_headers import response_lines
 from proxy.http.request_headers import prepare_request
 from proxy.http.response_headers import finish_response
+from proxy.response_flags import ResponseFlag
 from proxy.router.exchange import Exchange
 from proxy.router.local_reply import LocalReply, stream_idle_timeout
 
@@ -110,10 +111,16 @@ class DownstreamStream:
         self._request_ended = True
         self.exchange.on_request_end(trailers)
 
-    def on_reset(self, *, by_client: bool) -> None:
-        """The client wants no answer, or can get none."""
+    def on_gone(self, *, reset: bool = False) -> None:
+        """The client can get no answer, or wants none: `reset`."""
         self._done = True
-        self.exchange.on_client_gone(reset=by_client)
+        self.exchange.on_client_gone(reset=reset)
+
+    def on_protocol_error(self, details: str) -> None:
+        """The client has broken the protocol, and gets no answer."""
+        self.on_gone()
+        self.exchange.flags = (ResponseFlag.DOWNSTREAM_PROTOCOL_ERROR,)
+        self.exchange.details = details
 
     def on_socket_writable(self, *, writable: bool) -> None:
         """The connection's socket is full, or has drained."""
