@@ -1,0 +1,1 @@
+"""The clients that people use, each with its habits, through the sidecar: start at `habits`."""
