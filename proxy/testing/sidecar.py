@@ -34,6 +34,7 @@ from proxy.testing.ejection_report import (
     names,
     timeline_text,
 )
+from proxy.testing.given_names import GivenNames
 from proxy.testing.library_logs import log_as_a_library
 from proxy.testing.sidecar_config import SERVICE_PORT, Rule, sidecar_config
 from proxy.testing.simulated_clock import SimulatedClock
@@ -62,6 +63,8 @@ class Sidecar:
         config: Further resources (VirtualServices, ...), each given like a rule; entries for the service are left out.
         service: Host of the service; None takes that of the only rule.
         port: Its port, 1..65535.
+        names: What the names of other services' hosts resolve to, IP addresses; no DNS server is asked, other names
+            are not there. The attribute of this name may be changed, and is looked at anew each second.
         envoy_release: Whose detection.
         istio_release: Whose conversion.
         access_log: Write an access log there.
@@ -81,6 +84,7 @@ class Sidecar:
         config: Rule | Iterable[Rule] = (),
         service: str | None = None,
         port: int = SERVICE_PORT,
+        names: Mapping[str, Sequence[str]] | None = None,
         envoy_release: EnvoyRelease = EnvoyRelease.V1_40,
         istio_release: IstioRelease = CURRENT,
         access_log: Path | None = None,
@@ -91,6 +95,7 @@ class Sidecar:
         if real_time and clock is not None:
             raise ValueError("give either clock or real_time")
         self.endpoints = tuple(endpoints)
+        self.names = dict(names or {})
         self.clock = None if real_time else clock or SimulatedClock()
         self._bootstrap = Bootstrap(
             listen=_LOOPBACK,
@@ -162,6 +167,7 @@ class Sidecar:
             time_source=clock,
             drive_sweeps=OutlierDriver if clock is None else clock.drive,
             random=SeededRandom(self._seed),
+            resolver=GivenNames(self.names, asyncio.get_running_loop()),
         )
         time_source = clock or LoopTime(asyncio.get_running_loop())
         self._start_ms = time_source.system_ms() if clock is None else clock.epoch_ms

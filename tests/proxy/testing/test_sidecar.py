@@ -101,6 +101,28 @@ async def test_endpoints_may_be_addresses():
         assert sidecar.ejected() == [bad.address]
 
 
+@pytest.mark.parametrize(
+    ("names", "status"),
+    [({"pay.internal": ["127.0.0.1"]}, 200), ({"localhost": ["127.0.0.1"]}, 503)],
+    ids=["given", "not given"],
+)
+async def test_names_of_other_services_resolve_to_what_is_given(names, status):
+    async with FaultyUpstream() as upstream:
+        entry = {
+            "hosts": ["pay.internal"],
+            "resolution": "DNS",
+            "ports": [{"number": 80, "name": "http", "protocol": "HTTP"}],
+            "endpoints": [{"address": "pay.internal", "ports": {"http": upstream.port}}],
+        }
+        route = {"hosts": ["service"], "http": [{"route": [{"destination": {"host": "pay.internal"}}]}]}
+        config = [
+            {"apiVersion": "networking.istio.io/v1", "kind": kind, "metadata": {"name": "pay"}, "spec": spec}
+            for kind, spec in (("ServiceEntry", entry), ("VirtualService", route))
+        ]
+        async with Sidecar(endpoints=[], config=config, service="service", names=names) as sidecar:
+            assert (await sidecar.get("/")).status == status
+
+
 async def test_an_ejection_ends_at_its_time_and_not_before():
     async with (
         FaultyUpstream() as good,
