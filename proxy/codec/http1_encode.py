@@ -45,9 +45,9 @@ def encode_response_head(
     """Return the head's bytes and whether the body must be chunked.
 
     `headers` may get a framing line appended. A HEAD response of unknown length says `transfer-encoding: chunked`, as
-    Envoy does.
+    Envoy does; a 304 says nothing of a length it does not know, which would be that of the client's copy.
     """
-    if content_length < 0 and status >= 200 and status != 204:
+    if content_length < 0 and status >= 200 and status not in (204, 304):
         if end_stream and not head_request:
             headers.append(_EMPTY)
         else:

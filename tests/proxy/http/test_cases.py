@@ -171,6 +171,16 @@ class TestHttp07:
             assert (await client.get()).status == 204
             assert upstream.connection_count == 1
 
+    @pytest.mark.parametrize("method", ["GET", "HEAD"])
+    async def test_304_without_a_length_gets_none(self, method):
+        """`content-length: 0` would say that the client's copy is empty."""
+        answer = b"HTTP/1.1 304 Not Modified\r\netag: x\r\n\r\n"
+        async with FaultyUpstream(garbage=answer, end="hang") as upstream, Sidecar(upstream) as sidecar:
+            response = await (await sidecar.client()).get(method=method)
+
+            assert (response.header("content-length"), response.header("transfer-encoding")) == (None, None)
+            assert response.header("etag") == "x"
+
     async def test_304_may_say_what_its_body_would_be(self):
         async with (
             FaultyUpstream(status=304, headers={"content-length": "10"}) as upstream,
