@@ -259,11 +259,17 @@ class ConnectionPool:
         """Fail every waiting request: a retry of one may put it back, and must not be failed with the rest."""
         self._end_attempt(attempt)
         self._count_connection(-1)
-        self.stats.upstream_cx_connect_fail += 1
+        stats = self.stats
+        stats.upstream_cx_connect_fail += 1
+        stats.upstream_cx_destroy += 1
+        if reason is ResetReason.CONNECTION_TIMEOUT:
+            stats.upstream_cx_destroy_local += 1
+        else:
+            stats.upstream_cx_destroy_remote += 1
         self.host.cx_connect_fail += 1
         clients, self._pending = self._pending, deque()
         self._count_pending(-len(clients))
-        self.stats.upstream_rq_pending_failure_eject += len(clients)
+        stats.upstream_rq_pending_failure_eject += len(clients)
         for client in clients:
             client.on_pool_failure(reason, detail)
 
