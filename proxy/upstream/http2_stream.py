@@ -132,8 +132,11 @@ class UpstreamStream:
     def on_data(self, data: bytes) -> None:
         """Pass a piece of body on; the host may send as much again once the client takes it."""
         decoder = self.decoder
-        if decoder is not None:
-            decoder.on_response_data(data)
+        if decoder is None:
+            self._reset(ErrorCode.PROTOCOL_ERROR)  # a body where none may be; the response is over
+            self._connection.remove(self)
+            return
+        decoder.on_response_data(data)
         if self._reading:
             self._connection.session.consume(self.id, len(data))
         else:
@@ -187,6 +190,6 @@ class UpstreamStream:
             self._reset()
         self._connection.remove(self)
 
-    def _reset(self) -> None:
+    def _reset(self, error_code: ErrorCode = ErrorCode.INTERNAL_ERROR) -> None:
         self._connection.pool.stats.upstream_rq_tx_reset += 1
-        self._connection.session.reset_stream(self.id, ErrorCode.INTERNAL_ERROR)
+        self._connection.session.reset_stream(self.id, error_code)

@@ -5,6 +5,7 @@ Headers go through hpack and frames through hyperframe; no state machine stands 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 from hpack import Decoder, Encoder
@@ -113,6 +114,10 @@ class Http2Connection(asyncio.Protocol):
     def go_away(self, last_stream_id: int, code: int = NO_ERROR) -> None:
         """Send GOAWAY."""
         self.send(GoAwayFrame(0, last_stream_id=last_stream_id, error_code=code))
+
+    def later(self, wait_s: float, call: Callable[..., None], *args: Any) -> None:
+        """Call something after a while."""
+        asyncio.get_running_loop().call_later(wait_s, call, *args)
 
     def close(self) -> None:
         """Close in order, behind what was sent."""
@@ -248,6 +253,7 @@ class Http2Upstream:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
+        await self._server.wait_closed()
         for connection in self.connections:
             if not connection.closed:
                 connection.abort()
