@@ -32,7 +32,7 @@ from proxy.deadlines import Deadlines
 from proxy.errors import ListenError, ProxyError
 from proxy.event_stream import EventStream
 from proxy.http.access_log import AccessLog
-from proxy.http.listener import Listener, Routes
+from proxy.http.listener import Listener
 from proxy.http.stats import STAT_PREFIX, HttpStats
 from proxy.http.tls import ListenerTls
 from proxy.log_file import LogFile, LogFileError
@@ -40,8 +40,9 @@ from proxy.outlier_events import OutlierEvents
 from proxy.push.debounce import DebounceSettings
 from proxy.push.file_source import FileSource
 from proxy.push.pipeline import ConfigPipeline
-from proxy.router.route_table import RouteTable
+from proxy.router.route_table import Routes
 from proxy.router.router import Router
+from proxy.router.switch import Switch
 from proxy.stats import Metric, MetricKind, StatsStore
 from proxy.upstream.cares_resolver import CaresResolver
 from proxy.upstream.dns_resolver import DnsResolver
@@ -126,13 +127,13 @@ class Server:
             self.cluster_manager.clusters, deadlines=self._deadlines, loop=self._loop, random=self._random
         )
         self._routes = Routes()
+        self._switch = Switch(self.cluster_manager, self._routes, self._on_switched)
         self._listener_tls = ListenerTls.from_options(bootstrap)
         self._listeners = self._make_listeners()
         self._admin: web.AppRunner | None = None
         self._admin_address = bootstrap.admin
         self._file_source: FileSource | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._switching: asyncio.Task[None] | None = None
         self._feeds: Feeds | None = None
         self.stats_store.register(self._metrics)
         self.stats_store.register(self.pipeline.metrics.metrics)
@@ -142,27 +143,12 @@ class Server:
     def apply(self, snapshot: ConfigSnapshot) -> None:
         """Run `snapshot`; requests under way finish as they began.
 
-        Requests go by the routes of before until each new cluster can serve; the clusters of before stay as long.
+        A running sidecar makes a big change in turns with its requests, after this call.
         """
         self.snapshot = snapshot
-        if self._switching is not None:
-            self._switching.cancel()
-            self._switching = None
-        self.cluster_manager.update(snapshot.clusters)
-        if self.state is ServerState.LIVE and not self.cluster_manager.initialized:
-            self._switching = self._loop.create_task(self._switch_when_initialized(snapshot))
-        else:
-            self._switch(snapshot)
+        self._switch.apply(snapshot, at_once=self.state is not ServerState.LIVE)
 
-    async def _switch_when_initialized(self, snapshot: ConfigSnapshot) -> None:
-        await self.cluster_manager.wait_initialized()
-        self._switch(snapshot)
-
-    def _switch(self, snapshot: ConfigSnapshot) -> None:
-        """Let requests go by the routes of `snapshot` from the next one on."""
-        if snapshot.routes is not self._routes.table.configuration:  # endpoints change often, and leave routes alone
-            self._routes.table = RouteTable(snapshot.routes, self._routes.table)
-        self.cluster_manager.remove_others(snapshot.clusters)
+    def _on_switched(self, snapshot: ConfigSnapshot) -> None:
         self.events.publish(
             "config", version=snapshot.version, clusters=len(snapshot.clusters), changed=sorted(snapshot.changed)
         )
@@ -227,8 +213,7 @@ class Server:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
             self._watching = None
-        if self._switching is not None:
-            self._switching.cancel()
+        self._switch.close()
         if self._feeds is not None:
             await self._feeds.close()
             self._feeds = None

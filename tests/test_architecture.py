@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 # From the ground up. A module imports from floors below its own and from its own folder; folders and modules that
 # share a floor do not import each other. A name stands for the folder or module of `proxy` that it names.
 FLOORS: tuple[frozenset[str], ...] = (
-    frozenset({"allocator", "errors", "stats", "logs", "response_flags", "deadlines", "version", "codec"}),
+    frozenset({"allocator", "errors", "stats", "logs", "response_flags", "deadlines", "version", "codec", "turns"}),
     frozenset({"log_file", "event_stream"}),
     frozenset({"config"}),
     frozenset({"upstream", "mcp", "outlier_events"}),

@@ -14,10 +14,11 @@ from aiohttp import web
 
 from outlier.events import timestamp
 from proxy.admin.context import AdminContext
-from proxy.admin.streaming import Turns, stream_json, text
+from proxy.admin.streaming import stream_json, text
 from proxy.config.bootstrap import Bootstrap
 from proxy.config.envoy_bootstrap import envoy_bootstrap
 from proxy.config.envoy_cluster import envoy_cluster
+from proxy.turns import Turns
 
 _ADMIN = "type.googleapis.com/envoy.admin.v3."
 _CLUSTER = "type.googleapis.com/envoy.config.cluster.v3.Cluster"

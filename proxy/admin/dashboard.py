@@ -15,13 +15,14 @@ from aiohttp import web
 
 from outlier.runtime import PREFIX, RUNTIME_FIELDS
 from proxy.admin.context import AdminContext, SourceStatus
-from proxy.admin.streaming import JSON, Turns, stream, text
+from proxy.admin.streaming import JSON, stream, text
 from proxy.admin.watch import WATCH, Finding
 from proxy.cluster.cluster import Cluster
 from proxy.config.explain import ExplainedCluster, explain
 from proxy.config.explain_setting import OriginKind, Setting
 from proxy.config.issue import Severity
 from proxy.config.static_config import StaticConfig
+from proxy.turns import Turns
 from proxy.upstream.host import HealthFlag, Host
 
 _CONTENT_TYPES = {

@@ -14,8 +14,9 @@ from aiohttp import web
 
 from proxy.admin.context import AdminContext
 from proxy.admin.prometheus import prometheus_text
-from proxy.admin.streaming import JSON, Turns, stream, text
+from proxy.admin.streaming import JSON, stream, text
 from proxy.stats import Histogram, Metric, MetricKind
+from proxy.turns import Turns
 
 PERCENTILES = (0, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 100)
 _KINDS = {

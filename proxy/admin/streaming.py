@@ -1,6 +1,5 @@
 """Answers sent in pieces, so that a page over thousands of hosts does not hold up the requests that flow meanwhile."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import Iterable
@@ -8,36 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
+from proxy.turns import Turns
+
 TEXT = "text/plain; charset=UTF-8"
 JSON = "application/json"
-_TURN_MS = 2  # longest stretch of work between two chances for requests; well under the 10 ms a request may notice
 _WRITE_BYTES = 65_536
-
-
-class Turns:
-    """Tells when somebody else's turn has come.
-
-    >>> async def work(items):
-    ...     turns = Turns()
-    ...     for item in items:
-    ...         if turns.over():
-    ...             await turns.give()
-    """
-
-    __slots__ = ("_end", "_loop")
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + _TURN_MS / 1000
-
-    def over(self) -> bool:
-        """Whether this turn has lasted long enough."""
-        return self._loop.time() >= self._end
-
-    async def give(self) -> None:
-        """Let everything else run once, then start a new turn."""
-        await asyncio.sleep(0)
-        self._end = self._loop.time() + _TURN_MS / 1000
 
 
 async def stream(request: web.Request, pieces: Iterable[str], content_type: str = TEXT) -> web.StreamResponse:

@@ -1,16 +1,18 @@
-"""All running clusters: takes a configuration snapshot and makes it so.
+"""All running clusters: takes what shall run and makes it so, one cluster after the other.
 
-A cluster whose configuration is the same object is not touched. Ports the role of `ClusterManagerImpl`
-(Envoy, source/common/upstream/cluster_manager_impl.cc).
+A cluster whose configuration is the same object is not touched, not even looked at. Ports the role of
+`ClusterManagerImpl` (Envoy, source/common/upstream/cluster_manager_impl.cc).
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator, Mapping
 
 from proxy.cluster.cluster import Cluster
 from proxy.cluster.cluster_metrics import cluster_metrics
 from proxy.cluster.environment import Environment
 from proxy.config.cluster_config import ClusterConfig
+from proxy.config.layered_mapping import differing_keys
 from proxy.stats import Metric, MetricKind, StatsStore
 
 
@@ -21,6 +23,8 @@ class ClusterManager:
         self.clusters: dict[str, Cluster] = {}
         self.stats_store = stats_store
         self._configs: Mapping[str, ClusterConfig] = {}
+        self._waiting: deque[str] = deque()  # names of clusters that have not been looked at since the plan changed
+        self._leaving: dict[str, None] = {}
         self._uninitialized: dict[str, Cluster] = {}
         self._environment = environment
         self._added = 0
@@ -30,29 +34,46 @@ class ClusterManager:
 
     def apply(self, configs: Mapping[str, ClusterConfig]) -> None:
         """Run exactly these clusters from now on."""
-        self.update(configs)
-        self.remove_others(configs)
+        self.plan(configs)
+        for _ in self.update():
+            pass
+        for _ in self.remove_others():
+            pass
 
-    def update(self, configs: Mapping[str, ClusterConfig]) -> None:
-        """Run these clusters, beside those that run already."""
-        before, self._configs = self._configs, configs
-        # Of very many clusters few differ: this line is what an update costs.
-        for name in [name for name, config in configs.items() if before.get(name) is not config]:
-            config = configs[name]
-            cluster = self.clusters.get(name)
-            if cluster is None:
-                self.clusters[name] = self._uninitialized[name] = Cluster(config, self._environment)
-                self._added += 1
-            elif cluster.config is not config and cluster.config != config:
-                cluster.update(config)
-                self._modified += 1
+    def plan(self, configs: Mapping[str, ClusterConfig]) -> int:
+        """Say which clusters shall run, for `update` and `remove_others`; return how many have to be looked at."""
+        self._waiting.extend(differing_keys(self._configs, configs))
+        self._configs = configs
+        return len(self._waiting)
 
-    def remove_others(self, configs: Mapping[str, ClusterConfig]) -> None:
-        """Remove all clusters but these."""
-        for name in self.clusters.keys() - configs.keys():
+    def update(self) -> Iterator[None]:
+        """Run the planned clusters beside those that run already; yields after each, and goes on when called anew."""
+        while self._waiting:
+            self._look_at(self._waiting.popleft())
+            yield
+
+    def _look_at(self, name: str) -> None:
+        config, cluster = self._configs.get(name), self.clusters.get(name)
+        if config is None:
+            if cluster is not None:
+                self._leaving[name] = None
+            return
+        self._leaving.pop(name, None)
+        if cluster is None:
+            self.clusters[name] = self._uninitialized[name] = Cluster(config, self._environment)
+            self._added += 1
+        elif cluster.config is not config and cluster.config != config:
+            cluster.update(config)
+            self._modified += 1
+
+    def remove_others(self) -> Iterator[None]:
+        """Remove the clusters that are planned no more and that `update` has seen; yields after each."""
+        while self._leaving:
+            name, _ = self._leaving.popitem()
             self.clusters.pop(name).remove()
             self._uninitialized.pop(name, None)
             self._removed += 1
+            yield
 
     @property
     def initialized(self) -> bool:
@@ -63,7 +84,8 @@ class ClusterManager:
 
     async def wait_initialized(self) -> None:
         """Return once every present cluster can serve as it will go on to."""
-        await asyncio.gather(*(cluster.wait_initialized() for cluster in self._uninitialized.values()))
+        if not self.initialized:
+            await asyncio.gather(*(cluster.wait_initialized() for cluster in self._uninitialized.values()))
 
     def close(self) -> None:
         """Stop every cluster at once."""

@@ -5,10 +5,12 @@ Names are Envoy's, durations integer milliseconds, shares parts per million.
 """
 
 import enum
+from collections.abc import Mapping
 
 import attrs
 
 from proxy.config.hash_policy import HashPolicy
+from proxy.config.layered_mapping import LayeredMapping
 
 
 class MatchKind(enum.Enum):
@@ -231,7 +233,34 @@ class VirtualHost:
 
 
 @attrs.frozen(kw_only=True)
-class RouteConfiguration:
-    """All virtual hosts of the outbound listener; an authority claimed twice belongs to the first that claims it."""
+class HostRoutes:
+    """The virtual hosts of one host, one for each of its ports; `order` places them among those of other hosts."""
 
-    virtual_hosts: tuple[VirtualHost, ...] = ()
+    order: tuple[int | str, ...]
+    virtual_hosts: tuple[VirtualHost, ...]
+
+
+@attrs.frozen
+class RouteConfiguration:
+    """All virtual hosts of the outbound listener by host; an authority claimed twice belongs to the first in order."""
+
+    hosts: Mapping[str, HostRoutes] = LayeredMapping()
+
+    @classmethod
+    def of(cls, *virtual_hosts: VirtualHost) -> "RouteConfiguration":
+        """Return the configuration of virtual hosts in their order; those of one host stand together."""
+        hosts: dict[str, list[VirtualHost]] = {}
+        for virtual_host in virtual_hosts:
+            hosts.setdefault(virtual_host.service_host, []).append(virtual_host)
+        return cls(
+            {
+                host: HostRoutes(order=(number,), virtual_hosts=tuple(own))
+                for number, (host, own) in enumerate(hosts.items())
+            }
+        )
+
+    @property
+    def virtual_hosts(self) -> tuple[VirtualHost, ...]:
+        """All virtual hosts in order; sorted at each call, for who looks at everything anyway."""
+        ordered = sorted(self.hosts.values(), key=lambda routes: routes.order)
+        return tuple(virtual_host for routes in ordered for virtual_host in routes.virtual_hosts)

@@ -1,21 +1,19 @@
 """Keeps the snapshot up to date with changing resources, rebuilding only what a change touches.
 
 Indexes find the services that a change concerns; their clusters and virtual hosts are built anew, and an object that
-comes out equal is replaced by the one already there. Costs follow the change, not the total, but for one copy of a
-dictionary of references.
+comes out equal is replaced by the one already there. Costs follow the change, not the total.
 """
 
-import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from proxy.config.cluster_config import ClusterConfig, Endpoint
 from proxy.config.destination_rule import ConsistentHash
 from proxy.config.host_names import candidates, covers
+from proxy.config.layered_mapping import LayeredMapping
 from proxy.config.resource import Change, Resource
 from proxy.config.route_builder import RouteBuilder
-from proxy.config.route_config import RouteConfiguration, VirtualHost
+from proxy.config.route_config import HostRoutes, RouteConfiguration, VirtualHost
 from proxy.config.rule_index import MergedRule, RuleIndex, choose_rule, precedence
 from proxy.config.service_clusters import ClusterPlan, ConversionContext, build_cluster, plan_clusters
 from proxy.config.service_index import Service, ServiceIndex
@@ -25,7 +23,6 @@ from proxy.config.virtual_service import HttpRoute
 from proxy.config.virtual_service_index import VirtualServiceIndex
 from proxy.config.visibility import PUBLIC
 
-_SortKey = tuple[int, str, str, str]
 _Hosts = dict[str, None]  # a set that keeps its order, so that equal input gives equal order
 
 
@@ -48,11 +45,10 @@ class SnapshotBuilder:
         self._known: dict[str, Service] = {}
         self._endpoints: dict[tuple[str, int], tuple[Endpoint, ...]] = {}
         self._cluster_names: dict[str, tuple[str, ...]] = {}
-        self._virtual_hosts: dict[str, tuple[VirtualHost, ...]] = {}
         self._destinations: dict[str, frozenset[str]] = {}
         self._dependents: dict[str, set[str]] = defaultdict(set)
-        self._order: list[_SortKey] = []
-        self._sort_keys: dict[str, _SortKey] = {}
+        self._clusters: LayeredMapping[str, ClusterConfig] = LayeredMapping()
+        self._host_routes: LayeredMapping[str, HostRoutes] = LayeredMapping()
         self._snapshot = EMPTY_SNAPSHOT
 
     @property
@@ -119,18 +115,21 @@ class SnapshotBuilder:
                 routed |= dict.fromkeys(self._virtual_services.update(old, new))
         for host in membership:
             self._refresh_service(host)
-        clusters = dict(self._snapshot.clusters)
-        changed: set[str] = set()
+        clusters: dict[str, ClusterConfig | None] = {}
         touched = membership | self._covered(ruled)
         for host in touched:
-            self._rebuild_clusters(host, clusters, changed)
-        routes = self._rebuild_routes(touched | routed, self._snapshot.routes)
-        if changed or routes is not self._snapshot.routes:
+            clusters |= self._rebuild_clusters(host)
+        routes = self._rebuild_routes(touched | routed)
+        if clusters or routes:
+            if clusters:
+                self._clusters = self._clusters.replaced(clusters)
+            if routes:
+                self._host_routes = self._host_routes.replaced(routes)
             self._snapshot = ConfigSnapshot(
                 version=str(int(self._snapshot.version) + 1),
-                clusters=clusters,
-                routes=routes,
-                changed=frozenset(changed),
+                clusters=self._clusters,
+                routes=RouteConfiguration(self._host_routes) if routes else self._snapshot.routes,
+                changed=frozenset(clusters),
             )
         return self._snapshot
 
@@ -158,41 +157,37 @@ class SnapshotBuilder:
             known = {endpoint: endpoint for endpoint in self._endpoints.get(key, ())}
             self._endpoints[key] = tuple(known.get(endpoint, endpoint) for endpoint in service.endpoints(port))
 
-    def _rebuild_clusters(self, host: str, clusters: dict[str, ClusterConfig], changed: set[str]) -> None:
+    def _rebuild_clusters(self, host: str) -> dict[str, ClusterConfig | None]:
+        """Return the clusters of a host that are new or differ, and None for those that are gone."""
         service = self._known.get(host)
         built: dict[str, ClusterConfig] = {}
         for _, cluster in self.plans(service) if service is not None else ():
             if cluster is not None:
                 built.setdefault(cluster.name, cluster)
-        for name in self._cluster_names.pop(host, ()):
-            if name not in built:
-                del clusters[name]
-                changed.add(name)
-        for name, cluster in built.items():
-            if clusters.get(name) != cluster:
-                clusters[name] = cluster
-                changed.add(name)
+        changes: dict[str, ClusterConfig | None] = {
+            name: cluster for name, cluster in built.items() if self._clusters.get(name) != cluster
+        }
+        changes |= dict.fromkeys(name for name in self._cluster_names.pop(host, ()) if name not in built)
         if built:
             self._cluster_names[host] = tuple(built)
+        return changes
 
-    def _rebuild_routes(self, hosts: _Hosts, routes: RouteConfiguration) -> RouteConfiguration:
+    def _rebuild_routes(self, hosts: _Hosts) -> dict[str, HostRoutes | None]:
+        """Return the routes of those hosts that differ, and None for those that have none any more."""
         dirty = self._covered(hosts) | dict.fromkeys(host for host in hosts if host.startswith("*"))
         for host in tuple(dirty):
             dirty |= dict.fromkeys(sorted(self._dependents.get(host, ())))
             # A service takes over what a wildcard VirtualService served as a plain host, and gives it back when it
             # goes.
             dirty |= dict.fromkeys(found for found in candidates(host) if self._virtual_services.exactly(found))
-        moved = False
+        changes: dict[str, HostRoutes | None] = {}
         for host in dirty:
-            moved |= self._rebuild_virtual_hosts(host)
-        if not moved:
-            return routes
-        return RouteConfiguration(
-            virtual_hosts=tuple(chain.from_iterable(self._virtual_hosts[key[-1]] for key in self._order))
-        )
+            old, new = self._host_routes.get(host), self._host_routes_of(host)
+            if old != new:
+                changes[host] = _sharing(old, new)
+        return changes
 
-    def _rebuild_virtual_hosts(self, host: str) -> bool:
-        """Return whether anything changed."""
+    def _host_routes_of(self, host: str) -> HostRoutes | None:
         service = self._known.get(host)
         built: tuple[VirtualHost, ...] = ()
         owner = None
@@ -206,19 +201,9 @@ class SnapshotBuilder:
                 owner = resource
                 built = (self._routes.plain_host(host, resource),)
         self._depend(host, frozenset(self._routes.destinations(resource)) if built and resource else frozenset())
-        old_key, new_key = self._sort_keys.get(host), None
-        if built and owner is not None:
-            new_key = (*precedence(owner), host)
-        old = self._virtual_hosts.get(host, ())
-        if built == old and old_key == new_key:
-            return False
-        if old_key is not None:
-            del self._order[bisect.bisect_left(self._order, old_key)], self._sort_keys[host], self._virtual_hosts[host]
-        if new_key is not None:
-            bisect.insort(self._order, new_key)
-            self._sort_keys[host] = new_key
-            self._virtual_hosts[host] = tuple(old[old.index(new)] if new in old else new for new in built)
-        return True
+        if not built or owner is None:
+            return None
+        return HostRoutes(order=(*precedence(owner), host), virtual_hosts=built)
 
     def _depend(self, host: str, destinations: frozenset[str]) -> None:
         """Note that the routes of `host` must be built anew when a service or rule of these hosts changes."""
@@ -242,3 +227,12 @@ class SnapshotBuilder:
         policy = effective_policy(rule.traffic_policy, merged.subset.traffic_policy if merged else None, port)
         balancer = policy.policy.load_balancer if policy is not None else None
         return balancer.consistent_hash if balancer is not None else None
+
+
+def _sharing(old: HostRoutes | None, new: HostRoutes | None) -> HostRoutes | None:
+    """Return `new` with those virtual hosts of `old` that are equal in place of its own."""
+    if old is None or new is None:
+        return new
+    known = {virtual_host.name: virtual_host for virtual_host in old.virtual_hosts}
+    shared = tuple(known[own.name] if known.get(own.name) == own else own for own in new.virtual_hosts)
+    return HostRoutes(order=new.order, virtual_hosts=shared)

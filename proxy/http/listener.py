@@ -20,7 +20,7 @@ from proxy.http.stats import HttpStats
 from proxy.http.tls import ListenerTls
 from proxy.router.exchange import Exchange
 from proxy.router.route import ReadyVirtualHost
-from proxy.router.route_table import EMPTY_ROUTE_TABLE, RouteTable
+from proxy.router.route_table import Routes
 from proxy.router.router import Router
 
 # How long TLS may take to say goodbye: as long as a client without TLS has to read the last reply.
@@ -30,15 +30,6 @@ OnExchangeEnd = Callable[[ClientRequest, Exchange], None]
 
 
 _DEFAULT_OPTIONS = ListenerOptions()
-
-
-class Routes:
-    """The route table in force; replaced as a whole by a new configuration."""
-
-    __slots__ = ("table",)
-
-    def __init__(self) -> None:
-        self.table: RouteTable = EMPTY_ROUTE_TABLE
 
 
 class Listener:

@@ -120,6 +120,7 @@ class ConfigPipeline:
         self._snapshot = self._built = self._builder.snapshot
         self._sources: dict[str, _SourceState] = {}
         self._changes: dict[Key, Change] = {}
+        self._changed: set[str] = set()  # clusters, by steps of building that the data plane has not been handed yet
         self._debounce: Debounce | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._push: asyncio.Task[None] | None = None
@@ -218,11 +219,11 @@ class ConfigPipeline:
 
     def _pushed(self, request: PushRequest) -> None:
         if self._debounce is None:
-            self._finish(request, *self._build(self._take()))
+            self._build_and_finish(request)
             return
         direct = self._debounce.on_event(request, self._monotonic_ms())
         if direct is not None:
-            self._finish(direct, *self._build(self._take()))
+            self._build_and_finish(direct)
         self._set_timer()
 
     def _merge(self, changes: Iterable[Change]) -> None:
@@ -272,34 +273,39 @@ class ConfigPipeline:
         start_ms = self._monotonic_ms()
         self.metrics.debounced(start_ms - batch.request.start_ms)
         changes = self._take()
-        total, count, position = set[str](), 1, 0
+        count, position = 1, 0
         while position < len(changes):
             slice_start_ns = time.monotonic_ns()
-            _, changed = self._build(changes[position : position + count])
-            total |= changed
+            self._build(changes[position : position + count])
             position += count
             took_ns = time.monotonic_ns() - slice_start_ns
             count = count * 2 if took_ns * 2 < _SLICE_NS else max(count // 2, 1)
             await asyncio.sleep(0)
-        self._finish(batch.request, len(changes), total, start_ms)
+        self._finish(batch.request, len(changes), start_ms)
         self.metrics.pushed(self._monotonic_ms() - batch.request.start_ms)
         self._start(self._debounce.on_push_finished(self._monotonic_ms()))
 
-    def _build(self, changes: Sequence[Change]) -> tuple[int, set[str]]:
-        """Bring the builder up to date; return the number of changes and the clusters that differ."""
+    def _build_and_finish(self, request: PushRequest) -> None:
+        changes = self._take()
+        self._build(changes)
+        self._finish(request, len(changes))
+
+    def _build(self, changes: Sequence[Change]) -> None:
+        """Bring the builder up to date."""
         before = self._builder.snapshot
         snapshot = self._builder.update(changes)
-        return len(changes), set(snapshot.changed) if snapshot is not before else set()
+        if snapshot is not before:
+            self._changed |= snapshot.changed
 
-    def _finish(self, request: PushRequest, count: int, changed: set[str], start_ms: int | None = None) -> None:
-        """Hand what was built to the data plane."""
+    def _finish(self, request: PushRequest, count: int, start_ms: int | None = None) -> None:
+        """Hand what was built to the data plane, with all that has changed since it was last handed something."""
         built = self._builder.snapshot
         built_ms = self._monotonic_ms()
         if built is self._built:
             return
         self._built = built
-        # The builder's names what its last slice changed.
-        self._snapshot = snapshot = attrs.evolve(built, changed=frozenset(changed))
+        changed, self._changed = frozenset(self._changed), set()
+        self._snapshot = snapshot = attrs.evolve(built, changed=changed)
         self._apply(snapshot)
         now_ms = self._monotonic_ms()
         began_ms = built_ms if start_ms is None else start_ms
@@ -325,7 +331,7 @@ class ConfigPipeline:
         return PipelineStatus(
             version=snapshot.version,
             clusters=len(snapshot.clusters),
-            virtual_hosts=len(snapshot.routes.virtual_hosts),
+            virtual_hosts=sum(len(routes.virtual_hosts) for routes in snapshot.routes.hosts.values()),
             sources=tuple(self._source_status(name, state) for name, state in self._sources.items()),
         )
 

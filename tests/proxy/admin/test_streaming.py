@@ -5,7 +5,6 @@ import asyncio
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from proxy.admin import streaming
 from proxy.admin.streaming import stream
 
 
@@ -32,7 +31,7 @@ async def test_head_request_makes_no_pieces():
 
 async def test_long_answer_gives_way_to_others(monkeypatch):
     """`benchmarks/admin_pages.py` says for how long a page holds the loop."""
-    monkeypatch.setattr(streaming, "_TURN_MS", 0)
+    monkeypatch.setattr("proxy.turns._TURN_MS", 0)
     turns = 0
 
     async def count_turns():

@@ -122,8 +122,13 @@ def config(*addresses: str, **fields: Any) -> ClusterConfig:
 
 def live_cluster(cluster_config: ClusterConfig, **fields: Any) -> Cluster:
     """Return a cluster on the running loop, which opens its connections."""
+    return Cluster(cluster_config, live_environment(**fields))
+
+
+def live_environment(**fields: Any) -> Environment:
+    """Return what clusters on the running loop need."""
     loop = asyncio.get_running_loop()
-    environment = Environment(
+    return Environment(
         loop=loop,
         deadlines=Deadlines(loop),
         time_source=LoopTime(loop),
@@ -134,7 +139,6 @@ def live_cluster(cluster_config: ClusterConfig, **fields: Any) -> Cluster:
         on_event=lambda _event: None,
         **fields,
     )
-    return Cluster(cluster_config, environment)
 
 
 class ClusterUnderTest:

@@ -101,7 +101,7 @@ def test_envoy_accepts_all_of_it(envoy, tmp_path):
         max_requests_per_connection=7,
         max_connections=9,
     )
-    snapshot = ConfigSnapshot(version="1", clusters=configs, routes=RouteConfiguration(virtual_hosts=()))
+    snapshot = ConfigSnapshot(version="1", clusters=configs, routes=RouteConfiguration())
     path = tmp_path / "envoy.json"
     path.write_text(json.dumps(envoy_bootstrap(snapshot, options)))
 
@@ -111,7 +111,7 @@ def test_envoy_accepts_all_of_it(envoy, tmp_path):
 
 
 def test_limits_at_their_defaults_are_left_out():
-    snapshot = ConfigSnapshot(version="1", clusters={}, routes=RouteConfiguration(virtual_hosts=()))
+    snapshot = ConfigSnapshot(version="1", clusters={}, routes=RouteConfiguration())
     message = envoy_bootstrap(snapshot, Bootstrap())
     (chain,) = message["static_resources"]["listeners"][0]["filter_chains"]
     manager = chain["filters"][0]["typed_config"]

@@ -24,12 +24,12 @@ from proxy.config.listener_options import ListenerOptions
 from proxy.config.route_config import Route, RouteAction, RouteConfiguration, VirtualHost
 from proxy.deadlines import Deadlines
 from proxy.http.access_log import AccessLog
-from proxy.http.listener import Listener, Routes
+from proxy.http.listener import Listener
 from proxy.http.stats import HttpStats
 from proxy.http.tls import ListenerTls
 from proxy.log_file import LogFile
 from proxy.router.exchange import Router
-from proxy.router.route_table import RouteTable
+from proxy.router.route_table import Routes, RouteTable
 from proxy.stats import StatsStore
 from proxy.testing import FaultyUpstream
 from tests.proxy.cluster.environment import ManualResolver
@@ -245,7 +245,7 @@ class Sidecar:
 
     def set_routes(self, *virtual_hosts: VirtualHost) -> None:
         """Route by exactly these virtual hosts."""
-        self.routes.table = RouteTable(RouteConfiguration(virtual_hosts=virtual_hosts))
+        self.routes.table = RouteTable(RouteConfiguration.of(*virtual_hosts))
 
     def record(self) -> list[list[tuple[Result, int | None]]]:
         """From now on keep what is reported; return the reports of each host, in the order of the configuration."""

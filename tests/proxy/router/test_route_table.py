@@ -1,9 +1,11 @@
 """Which virtual host an authority names; the order of the ways to match is Envoy's."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from proxy.config.route_config import Route, RouteAction, RouteConfiguration, VirtualHost
-from proxy.router.route_table import EMPTY_ROUTE_TABLE, RouteTable
+from proxy.config.route_config import HostRoutes, Route, RouteAction, RouteConfiguration, VirtualHost
+from proxy.router.route_table import RouteTable
 
 
 def virtual_host(name: str, *domains: str, service: str = "", port: int = 80) -> VirtualHost:
@@ -12,7 +14,7 @@ def virtual_host(name: str, *domains: str, service: str = "", port: int = 80) ->
 
 
 def table(*virtual_hosts: VirtualHost) -> RouteTable:
-    return RouteTable(RouteConfiguration(virtual_hosts=virtual_hosts))
+    return RouteTable(RouteConfiguration.of(*virtual_hosts))
 
 
 def name_of(found) -> str | None:
@@ -86,16 +88,64 @@ def test_a_service_is_found_by_its_port_and_without_one_by_its_first():
 
 
 def test_the_empty_table_knows_nobody():
-    assert EMPTY_ROUTE_TABLE.find(b"a") is None
-    assert EMPTY_ROUTE_TABLE.find_service("a", None) is None
+    assert RouteTable().find(b"a") is None
+    assert RouteTable().find_service("a", None) is None
+
+
+def host_routes(order: int, *virtual_hosts: VirtualHost) -> HostRoutes:
+    return HostRoutes(order=(order,), virtual_hosts=virtual_hosts)
 
 
 def test_virtual_hosts_that_did_not_change_are_not_made_ready_again():
-    kept, old, new = virtual_host("kept"), virtual_host("changed"), virtual_host("changed", "other")
-    before = table(kept, old)
+    kept, old, new = (
+        virtual_host("kept", service="a"),
+        virtual_host("old", service="a"),
+        virtual_host("new", service="a"),
+    )
+    subject = table(kept, old)
+    before = subject.find(b"kept")
 
-    after = RouteTable(RouteConfiguration(virtual_hosts=(new, kept)), before)
+    subject.replace("a", host_routes(0, new, kept))
 
-    assert after.find(b"kept") is before.find(b"kept")
-    assert after.find(b"other") is not before.find(b"changed")
-    assert after.find(b"changed") is None
+    assert subject.find(b"kept") is before
+    assert name_of(subject.find(b"new")) == "new"
+    assert subject.find(b"old") is None
+
+
+def test_a_copy_goes_its_own_way():
+    before = table(virtual_host("one"), virtual_host("two", "one", "*.two"), virtual_host("three", "one"))
+    after = before.copy()
+    after.replace("one", None)
+    after.replace("two", None)
+
+    assert [name_of(before.find(name)) for name in (b"one", b"a.two")] == ["one", "two"]
+    assert [name_of(after.find(name)) for name in (b"one", b"a.two")] == ["three", None]
+
+
+NAMES = st.sampled_from(["a", "b", "*.a", "*.b.a", "a.*", "a.b.*", "*", "A"])
+HOSTS = st.sampled_from(["h1", "h2", "h3", "h4"])
+ROUTES = st.none() | st.tuples(st.integers(0, 3), st.lists(st.lists(NAMES, max_size=3), min_size=1, max_size=2))
+
+
+@given(st.lists(st.tuples(HOSTS, ROUTES), max_size=12))
+def test_changes_one_by_one_come_to_the_same_as_all_at_once(changes):
+    subject, hosts = RouteTable(), {}
+    for host, drawn in changes:
+        routes = None
+        if drawn is not None:
+            order, domains = drawn
+            own = (
+                virtual_host(f"{host}:{port}", *names, service=host, port=port) for port, names in enumerate(domains)
+            )
+            routes = HostRoutes(order=(order, host), virtual_hosts=tuple(own))
+        hosts[host] = routes
+        subject.replace(host, routes)
+    present = sorted(
+        ((host, routes) for host, routes in hosts.items() if routes is not None), key=lambda entry: entry[1].order
+    )
+    whole = RouteTable(RouteConfiguration(dict(present)))
+
+    for authority in (b"a", b"b", b"x.a", b"x.b.a", b"a.x", b"a.b.x", b"*", b"A", b"c"):
+        assert name_of(subject.find(authority)) == name_of(whole.find(authority))
+    for host in ("h1", "h2", "h3", "h4"):
+        assert name_of(subject.find_service(host, None)) == name_of(whole.find_service(host, None))
