@@ -200,7 +200,9 @@ def _shown(host: Mapping[str, Any]) -> list[Any]:
 
 
 @contextlib.asynccontextmanager
-async def both(dns: DnsServer, cases: Sequence[Case], port: int) -> AsyncIterator[Pair]:
+async def both(
+    dns: DnsServer, cases: Sequence[Case], port: int, family: DnsLookupFamily = DnsLookupFamily.V4_ONLY
+) -> AsyncIterator[Pair]:
     """Run Envoy and the sidecar over the services."""
     text = yaml.safe_dump_all([document for case in cases for document in case.resources(port)])
     options = Bootstrap(
@@ -208,7 +210,7 @@ async def both(dns: DnsServer, cases: Sequence[Case], port: int) -> AsyncIterato
         admin=ANYWHERE,
         mesh=MESH,
         dns_resolvers=(dns.address,),
-        dns_lookup_family=DnsLookupFamily.V4_ONLY,
+        dns_lookup_family=family,
     )
     snapshot = static_config({"names.yaml": text}, ConversionContext(node=options.node, mesh=MESH)).builder.snapshot
     server = Server(options)
@@ -248,6 +250,18 @@ async def disagreements(pair: Pair, cases: Sequence[Case]) -> dict[str, tuple[Vi
     return {name: (now[0][name], now[1][name]) for name in waiting}
 
 
+async def settle(pair: Pair, cases: Sequence[Case]) -> dict[str, tuple[View, View]]:
+    """Wait until both show the same hosts and flags: Envoy's main thread ejects what its worker has found."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        theirs, ours = await pair.look()
+        names = [case.cluster_name for case in cases]
+        found = {name: (theirs[name], ours[name]) for name in names if theirs[name].hosts != ours[name].hosts}
+        if not found or time.monotonic() > deadline_s:
+            return found
+        await asyncio.sleep(POLL_S)
+
+
 def set_phase(dns: DnsServer, cases: Sequence[Case], phase: int) -> None:
     for case in cases:
         for name, replies in case.names.items():
@@ -279,11 +293,26 @@ async def test_hosts_follow_their_names_as_under_envoy() -> None:
                 for host, upstream in hosts.items():
                     upstream.set(status=500 if host in FAILING.get(phase, ()) else 200)
                 for case in CASES:
+                    await pair.statuses(case)
+                for name, views in (await settle(pair, CASES)).items():
+                    found.setdefault(name, (phase, views))
+                for case in CASES:
                     theirs, ours = await pair.statuses(case)
                     if theirs != ours:
                         found.setdefault(case.cluster_name, (phase, theirs, ours))
 
     assert found == {}
+
+
+@pytest.mark.parametrize("family", DnsLookupFamily, ids=lambda family: family.value)
+async def test_families_are_looked_up_as_under_envoy(family: DnsLookupFamily) -> None:
+    names = {"both": addresses(FIRST, "::1"), "four": ONE, "six": addresses("::1"), "none": NONE, "lost": BROKEN}
+    cases = [Case(name=name, names={f"{name}.test": [reply]}) for name, reply in names.items()]
+    cases.append(Case(name="local", names={"localhost": []}))
+    async with DnsServer() as dns:
+        set_phase(dns, cases, 0)
+        async with both(dns, cases, 80, family) as pair:
+            assert await disagreements(pair, cases) == {}
 
 
 async def test_a_dns_server_that_says_nothing_takes_no_host_away() -> None:
