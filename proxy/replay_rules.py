@@ -59,7 +59,9 @@ def replayed_clusters(
     found = {}
     for name in wanted:
         if name in known:
-            found[name] = _cluster(known[name], tuple(endpoint.address for endpoint in known[name].endpoints))
+            cluster = known[name]
+            endpoints = () if cluster.type.is_dns else cluster.endpoints  # the log has addresses, not names
+            found[name] = _cluster(cluster, tuple(endpoint.address for endpoint in endpoints))
         elif name in made_up:
             found[name] = _cluster(made_up[name], ())
     return found

@@ -154,24 +154,32 @@ def test_all_hosts_of_the_log_count_for_the_cap_from_the_start(replay):
     assert [what for *_, what in allowed] == ["ejected"]
 
 
-def test_the_endpoints_of_the_configuration_count_too(replay):
+@pytest.mark.parametrize(
+    ("endpoints", "hosts"),
+    [
+        ({"resolution": "STATIC", "endpoints": [{"address": f"10.0.0.{number}"} for number in range(4)]}, 4),
+        ({"resolution": "DNS", "endpoints": [{"address": "reviews.internal"}]}, 1),
+    ],
+    ids=["addresses", "names"],
+)
+def test_the_addresses_of_the_configuration_count_too(replay, endpoints, hosts):
     service = {
         "apiVersion": "networking.istio.io/v1",
         "kind": "ServiceEntry",
         "metadata": {"name": "reviews"},
         "spec": {
             "hosts": ["reviews.default.svc.cluster.local"],
-            "resolution": "STATIC",
             "location": "MESH_INTERNAL",
             "ports": [{"number": 9080, "name": "http", "protocol": "HTTP"}],
-            "endpoints": [{"address": f"10.0.0.{number}"} for number in range(4)],
+            **endpoints,
         },
     }
     lines = [line(1, "10.0.0.1:9080", 503), line(2, "10.0.0.1:9080", 503)]
 
-    told, _ = replay(lines, json.dumps(service) + "\n---\n" + rule(maxEjectionPercent=25))
+    told, summary = replay(lines, json.dumps(service) + "\n---\n" + rule(maxEjectionPercent=100 // hosts))
 
     assert [what for *_, what in told] == ["ejected"]
+    assert summary["clusters"][CLUSTER]["hosts"] == hosts
 
 
 def test_istios_own_lines_are_read(replay):
