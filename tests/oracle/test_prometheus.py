@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import aiohttp
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -47,11 +48,14 @@ async def test_names_types_and_labels_are_envoys():
                 for _ in range(12):
                     async with session.get(url, headers={"host": service.host}) as response:
                         await response.read()
+                async with httpx.AsyncClient(http1=False, http2=True) as client:  # Envoy shows http2 from the first on
+                    await client.get(url, headers={"host": service.host})
                 pages.append(families(await proxy.get("/stats/prometheus")))
 
     envoys, ours = pages
     ours = {name: shape for name, shape in ours.items() if name.startswith("envoy_")}
     assert len(ours) > 100
     assert {name: shape for name, shape in ours.items() if envoys.get(name) != shape} == {}
-    missing = {name for name in envoys.keys() - ours.keys() if name.startswith(("envoy_cluster_", "envoy_http_"))}
+    compared = ("envoy_cluster_", "envoy_http_", "envoy_http2_")
+    missing = {name for name in envoys.keys() - ours.keys() if name.startswith(compared)}
     assert missing == listed()
