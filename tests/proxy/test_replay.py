@@ -157,7 +157,11 @@ def test_all_hosts_of_the_log_count_for_the_cap_from_the_start(replay):
 @pytest.mark.parametrize(
     ("endpoints", "percent", "outcome"),
     [
-        ({"resolution": "STATIC", "endpoints": [{"address": f"10.0.0.{number}"} for number in range(4)]}, 25, "ejected"),
+        (
+            {"resolution": "STATIC", "endpoints": [{"address": f"10.0.0.{number}"} for number in range(4)]},
+            25,
+            "ejected",
+        ),
         ({"resolution": "DNS", "endpoints": [{"address": "reviews.internal"}]}, 99, "not ejected"),
     ],
     ids=["addresses", "names"],
