@@ -11,11 +11,12 @@ from tests.browser.scene import Scene
 
 try:
     from axe_playwright_python.async_playwright import Axe
-    from playwright.async_api import async_playwright
+    from playwright.async_api import async_playwright, expect
 except ImportError:
-    Axe = async_playwright = None
+    Axe = async_playwright = expect = None
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
+LONG_MS = 60_000  # for whatever a page is to show; a busy machine shows nothing for seconds
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 
@@ -26,8 +27,9 @@ async def browser():
         pytest.skip("Playwright is not installed (pip install -e '.[test]')")
     if CHROMIUM is None:
         pytest.skip("no chromium on the PATH, none named by CHROMIUM")
+    expect.set_options(timeout=LONG_MS)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=2 * LONG_MS)
         yield browser
         await browser.close()
 
@@ -42,6 +44,7 @@ async def open_page(browser, make_scene) -> AsyncIterator[Callable]:
 
     async def open_page(width=1440, scheme="light", height=900):
         context = await browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        context.set_default_timeout(LONG_MS)
         page = await context.new_page()
         page.on("console", lambda message: messages.append(message.text))
         page.on("pageerror", lambda error: messages.append(str(error)))

@@ -33,7 +33,7 @@ spec:
     outlierDetection:
       consecutive5xxErrors: 3
       interval: 500ms
-      baseEjectionTime: 60s
+      baseEjectionTime: 600s
       maxEjectionPercent: 70
       minHealthPercent: {min_health_percent}
 """

@@ -20,7 +20,7 @@ from proxy.testing import FaultyUpstream
 ROOT = Path(__file__).parents[2]
 ENDPOINT_PORTS = (18081, 18082, 18083)
 SERVER_PORTS = (15000, 15001, 15010)
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 
 def commands(document: str) -> list[str]:

@@ -16,6 +16,8 @@ from proxy.testing import FaultyUpstream
 
 pytestmark = pytest.mark.slow
 
+WAIT_S = 30
+
 
 @asynccontextmanager
 async def outlier(*argv: str):
@@ -51,7 +53,8 @@ async def upstream():
 @pytest.fixture
 def run_argv(tmp_path, upstream):
     config = tmp_path / "shop.yaml"
-    config.write_text(rules([upstream.port]))
+    # Not the demo's times: the upstream is of this process, which a busy machine may leave waiting.
+    config.write_text(rules([upstream.port]).replace("timeout: 400ms", "timeout: 60s").replace("250ms", "60s"))
     return ["run", "--config", str(config), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
 
 
@@ -109,7 +112,7 @@ async def test_signal_reopens_event_log_and_access_log(run_argv, upstream, tmp_p
         line = await ready(process)
         old = [log.rename(f"{log}.1") for log in (events, requests)]
         process.send_signal(number)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             while not (events.exists() and requests.exists()):  # noqa: ASYNC110 - the file system tells nobody
                 await asyncio.sleep(0.01)
         for _ in range(3):
@@ -137,11 +140,14 @@ async def test_port_in_use_is_an_error_line_and_exit_2(run_argv):
 async def test_demo_ejects_returns_and_summarises():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    async with outlier("demo", "--duration", "4", "--port", str(port)) as process:
-        output, error = await process.communicate()
+    for duration in ("4", "15", "45"):  # where the machine stood still, the ejection had no time to end
+        async with outlier("demo", "--duration", duration, "--port", str(port)) as process:
+            output, error = await process.communicate()
 
-    text = output.decode()
-    assert (process.returncode, error) == (0, b"")
+        text = output.decode()
+        assert (process.returncode, error) == (0, b"")
+        if "unejected: ejection time over" in text:
+            break
     assert f"proxy http://127.0.0.1:{port}" in text
     assert "shop-1" in text
     assert "ejected (no. 1): failures in a row, it answers 503 (CONSECUTIVE_5XX)" in text

@@ -15,7 +15,7 @@ from tests.proxy.push.feed_rig import PROTOCOLS, free_port, rule, service
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from outlier import Detector, OutlierDetection, SeededRandom
 from proxy.admin import events
 from proxy.admin.events import end_streams
 from proxy.event_stream import EventStream
+from tests.proxy.http.sidecar import WAIT_S
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ async def read(response, count):
     found = []
     fields = {}
     while len(found) < count:
-        line = (await asyncio.wait_for(response.content.readline(), 2)).decode().rstrip("\n")
+        line = (await asyncio.wait_for(response.content.readline(), WAIT_S)).decode().rstrip("\n")
         name, _, value = line.partition(": ")
         if line:
             fields[name] = value
@@ -75,7 +76,7 @@ async def test_followers_are_let_go_at_shutdown(admin):
         await response.content.readline()
         await end_streams(admin.app)
 
-        assert (await asyncio.wait_for(response.content.read(), 2)).strip() == b""
+        assert (await asyncio.wait_for(response.content.read(), WAIT_S)).strip() == b""
 
 
 async def test_follower_that_does_not_keep_up_is_let_go(admin, stream, monkeypatch):
@@ -86,7 +87,7 @@ async def test_follower_that_does_not_keep_up_is_let_go(admin, stream, monkeypat
             stream.publish("config", version=str(number))
 
         assert [data["version"] for _, _, data in await read(response, 2)] == ["0", "1"]
-        assert (await asyncio.wait_for(response.content.read(), 2)).strip() == b""
+        assert (await asyncio.wait_for(response.content.read(), WAIT_S)).strip() == b""
 
 
 def test_ejections_carry_the_reason(sidecar):

@@ -10,6 +10,7 @@ from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap
 from proxy.server import Server
 from proxy.testing import FaultyUpstream
+from tests.proxy.http.sidecar import WAIT_S
 
 RULE = """\
 apiVersion: networking.istio.io/v1
@@ -71,7 +72,7 @@ async def test_each_warning_is_told_and_panic_is_in_the_access_log(tmp_path):
                 async with session.get(f"http://{ready['listen']}/", headers={"Host": "panicky.test"}) as response:
                     assert response.status == 503
             for event in told.values():
-                await asyncio.wait_for(event.wait(), 10)
+                await asyncio.wait_for(event.wait(), WAIT_S)
             async with session.get(f"http://{ready['admin']}/warnings") as response:
                 listed = {(warning["cluster_name"], warning["type"]) for warning in await response.json()}
         await server.drain()

@@ -9,7 +9,7 @@ from tests.proxy.cluster.environment import live_cluster
 from tests.proxy.http.sidecar import cluster_config, until
 from tests.proxy.http.tls_upstream import TlsUpstream
 
-TIMES = {"timeout_ms": 2_000, "interval_ms": 60_000, "unhealthy_threshold": 1, "healthy_threshold": 1}
+TIMES = {"timeout_ms": 30_000, "interval_ms": 60_000, "unhealthy_threshold": 1, "healthy_threshold": 1}
 
 
 @pytest.mark.parametrize(

@@ -25,19 +25,19 @@ listen: 127.0.0.1:0
 admin: 127.0.0.1:0
 health_checks:
 - hosts: a.example
-  timeout: 50ms
+  timeout: {timeout}
   interval: 10ms
   no_traffic_interval: 10ms
   unhealthy_threshold: 1
   healthy_threshold: 1
-  http: {path: /healthz}
+  http: {{path: /healthz}}
   event_log_path: checks.jsonl
 """
 
 
-def make_server(folder, upstream):
+def make_server(folder, upstream, timeout="30s"):
     (folder / "service.yaml").write_text(SERVICE.format(port=upstream.port))
-    (folder / "boot.yaml").write_text(BOOTSTRAP)
+    (folder / "boot.yaml").write_text(BOOTSTRAP.format(timeout=timeout))
     return Server(load_bootstrap(folder / "boot.yaml", {}, {}))
 
 
@@ -48,7 +48,7 @@ def kinds(path):
 
 async def test_listeners_open_once_each_host_has_had_a_result(tmp_path):
     async with FaultyUpstream(fault="hang") as upstream:
-        server = make_server(tmp_path, upstream)
+        server = make_server(tmp_path, upstream, timeout="50ms")
         await server.start()
         flags = server.cluster_manager.clusters[CLUSTER].hosts[0].health_flags_text()
         await server.close()

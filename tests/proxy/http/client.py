@@ -9,7 +9,7 @@ from typing import Self, cast
 
 import attrs
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 @attrs.frozen(kw_only=True)

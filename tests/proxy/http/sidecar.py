@@ -36,7 +36,7 @@ from tests.proxy.cluster.environment import ManualResolver
 from tests.proxy.http.client import Client
 
 CLUSTER = "outbound|80||service"
-WAIT_S = 10.0  # longer than anything here takes; reached only by a failing test
+WAIT_S = 30.0  # longer than anything here takes; reached only by a failing test
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -131,7 +131,7 @@ def cluster_config(upstreams: Sequence[FaultyUpstream | str], *, name: str = CLU
     """Return a round robin cluster over upstreams or addresses; `endpoint` is a mapping of fields of each endpoint."""
     endpoint: Mapping[str, Any] = fields.pop("endpoint", {})
     addresses = [upstream if isinstance(upstream, str) else upstream.address for upstream in upstreams]
-    defaults = {"service_host": "service", "port": 80, "load_balancer": ROUND_ROBIN, "connect_timeout_ms": 2_000}
+    defaults = {"service_host": "service", "port": 80, "load_balancer": ROUND_ROBIN, "connect_timeout_ms": 10_000}
     endpoints = tuple(Endpoint(address=address, **endpoint) for address in addresses)
     return ClusterConfig(name=name, endpoints=endpoints, **(defaults | fields))
 

@@ -158,7 +158,7 @@ class TestTimeout:
         retry = RetryPolicy(num_retries=1, retry_on="connect-failure", per_try_timeout_ms=200)
         async with (
             FaultyUpstream() as upstream,
-            Sidecar(upstream, route={"timeout_ms": 60_000, "retry": retry}) as sidecar,
+            Sidecar(upstream, clock=ManualClock(), route={"timeout_ms": 60_000, "retry": retry}) as sidecar,
         ):
             await call(sidecar, "grpc-timeout: 30S")
 

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.config.cluster_config import CircuitBreakers, HealthStatus
 from proxy.testing import FaultyUpstream
-from tests.proxy.http.sidecar import ManualClock, Sidecar, arrived, logged, until, virtual_host
+from tests.proxy.http.sidecar import WAIT_S, ManualClock, Sidecar, arrived, logged, until, virtual_host
 
 DISCONNECT = b"upstream connect error or disconnect/reset before headers. reset reason: "
 PLAIN = ["content-length", "content-type", "date", "server"]
@@ -301,6 +301,6 @@ async def test_replies_do_not_wait_for_the_rest_of_the_request():
 
         assert (response.status, response.header("connection")) == (503, "close")
         client.send(b"x" * 100_000)
-        await asyncio.wait_for(client.writer.drain(), 1)
+        await asyncio.wait_for(client.writer.drain(), WAIT_S)
         clock.advance(1_001)
         assert await client.read_to_end() == b""

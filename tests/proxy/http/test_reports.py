@@ -125,7 +125,7 @@ async def test_every_request_that_waited_for_a_refused_connection_reports(black_
     """Envoy fails all that wait when one connection fails."""
     limits = CircuitBreakers(max_connections=1)
     clock = ManualClock()
-    async with Sidecar(black_hole, clock=clock, circuit_breakers=limits) as sidecar:
+    async with Sidecar(black_hole, clock=clock, connect_timeout_ms=2_000, circuit_breakers=limits) as sidecar:
         (reports,) = sidecar.record()
         clients = [await sidecar.client() for _ in range(3)]
         for client in clients:

@@ -13,7 +13,7 @@ from proxy.http.tls import ListenerTls
 from proxy.testing import FaultyUpstream
 from tests.proxy.certificates import client_context, server_context, write_ca, write_pair
 from tests.proxy.http.raw_upstream import RawUpstream
-from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, arrived, until
+from tests.proxy.http.sidecar import GET, WAIT_S, ManualClock, Sidecar, arrived, until
 
 
 def listener_tls(folder, *names: str, client_ca: str = "") -> ListenerTls:
@@ -89,7 +89,7 @@ async def test_drain_ends_idle_and_busy_clients(tmp_path):
 
         assert (await busy.response()).header("connection") == "close"
         assert (await idle.read_to_end(), await busy.read_to_end()) == (b"", b"")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             await sidecar.listener.wait_empty()
 
 
@@ -213,7 +213,7 @@ class TestBothSides:
             await connection.get("/", "Connection: upgrade", "Upgrade: websocket")
             connection.writer.close()
 
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(WAIT_S):
                 await gone.wait()
 
     async def test_large_bodies_pass_whole(self, tmp_path):

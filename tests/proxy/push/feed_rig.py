@@ -19,7 +19,7 @@ from proxy.push.pipeline import ConfigPipeline
 from proxy.push.source_server import SourceServer
 
 PROTOCOLS = ("mcp", "xds", "xds-delta")
-WAIT_S = 5.0
+WAIT_S = 30.0
 
 SERVICE = """\
 apiVersion: networking.istio.io/v1
@@ -80,7 +80,7 @@ class Rig:
 
 
 @contextlib.asynccontextmanager
-async def feeding(url: str, *, options=None, mode=FeedMode.SPEC, start_timeout_ms: int = 3_000):
+async def feeding(url: str, *, options=None, mode=FeedMode.SPEC, start_timeout_ms: int = 30_000):
     """Feed a pipeline from one server; the first configuration need not have come yet."""
     changed = asyncio.Event()
     pipeline = ConfigPipeline(NodeConfig(), apply=lambda _snapshot: changed.set())

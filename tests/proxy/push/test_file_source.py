@@ -7,6 +7,7 @@ from proxy.config.node import NodeConfig
 from proxy.push.file_source import ConfigRejectedError, FileSource, read_file
 from proxy.push.file_watcher import PathMissingError
 from proxy.push.pipeline import ConfigPipeline
+from tests.proxy.push.feed_rig import WAIT_S
 from tests.proxy.push.test_pipeline import RULE, SERVICE, interval_ms
 
 
@@ -81,7 +82,7 @@ async def test_a_changed_file_is_applied_while_running(source, folder, applied):
     task = asyncio.create_task(source.watch())
 
     (folder / "rule.yaml").write_text(RULE % "2s")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         snapshot = await applied.get()
     task.cancel()
 
@@ -98,12 +99,12 @@ async def test_a_broken_file_is_reported_and_mended(source, folder, applied, pip
 
     (folder / "rule.yaml").write_text(RULE % "0s")
     with capture_logs() as logs:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             while not logs:  # noqa: ASYNC110 - the watcher announces nothing but log lines
                 await asyncio.sleep(0.01)
     assert pipeline.status().sources[0].stale_since_ms is not None
     (folder / "rule.yaml").write_text(RULE % "3s")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         snapshot = await applied.get()
     task.cancel()
 

@@ -48,7 +48,7 @@ async def ejection_of_thirty_seconds() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_thirty_second_ejection_passes_five_hundred_times(load):
     for _ in range(REPEATS):
         asyncio.run(ejection_of_thirty_seconds())

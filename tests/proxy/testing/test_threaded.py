@@ -85,7 +85,7 @@ def test_waiting_is_done_while_another_thread_sends():
 
         sender = threading.Thread(target=send)
         sender.start()
-        sidecar.wait_ejected(bad)
+        sidecar.wait_ejected(bad, within_seconds=60)
         sender.join()
 
         assert "Ejected" in sidecar.explain(bad)

@@ -101,13 +101,18 @@ class TestIdleTimeout:
             assert sidecar.stat("upstream_cx_destroy_local") == 1
 
     async def test_busy_connection_is_not(self):
+        clock = ManualClock()
         async with (
-            FaultyUpstream(body=b"x", head_delay_ms=60) as upstream,
-            Sidecar(upstream, idle_timeout_ms=10) as sidecar,
+            GatedUpstream(b"x") as upstream,
+            Sidecar(upstream.address, idle_timeout_ms=10, clock=clock) as sidecar,
         ):
-            response = await (await sidecar.client()).get()
+            client = await sidecar.client()
+            client.send(GET)
+            await until(lambda: upstream.paths)
+            clock.advance(1_000)
+            upstream.release()
 
-            assert response.body == b"x"
+            assert (await client.response()).body == b"x"
 
     async def test_use_starts_the_time_anew(self):
         """When the sweep comes the connection was used a moment ago."""

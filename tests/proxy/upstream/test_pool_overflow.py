@@ -14,7 +14,7 @@ from proxy.upstream.stats import ClusterStats
 from proxy.upstream.stream import ResetReason
 from tests.proxy.http.sidecar import until
 
-IDLE_TIMEOUT_MS = 100
+IDLE_TIMEOUT_MS = 600_000  # a connection is not to close while a busy machine stands still
 
 
 class WaitingRequest:
@@ -39,12 +39,12 @@ class WaitingRequest:
 def make_pool():
     pools = []
 
-    def make(upstream, **limits):
+    def make(upstream, idle_timeout_ms=IDLE_TIMEOUT_MS, **limits):
         loop = asyncio.get_running_loop()
         resources = ResourceManager(CircuitBreakers(**limits))
         pool = ConnectionPool(
             Host(Endpoint(address=upstream.address)),
-            ClusterConfig(name="c", service_host="c", port=80, idle_timeout_ms=IDLE_TIMEOUT_MS),
+            ClusterConfig(name="c", service_host="c", port=80, idle_timeout_ms=idle_timeout_ms),
             resources=resources,
             stats=ClusterStats(),
             deadlines=Deadlines(loop),
@@ -78,7 +78,7 @@ async def test_all_that_wait_for_a_connection_are_refused_when_it_comes(make_poo
 
 async def test_a_connection_whose_request_was_refused_is_idle_from_then_on(make_pool):
     async with FaultyUpstream() as upstream:
-        pool = make_pool(upstream, max_requests=0)
+        pool = make_pool(upstream, idle_timeout_ms=20, max_requests=0)
         request = WaitingRequest()
         pool.new_stream(request)
         await until(lambda: request.outcome)

@@ -11,7 +11,7 @@ from proxy.upstream.health_checker_http import HttpProbe
 from proxy.upstream.health_checker_probe import CheckResult
 from proxy.upstream.health_checker_session import Failure
 from proxy.upstream.host import Host
-from tests.proxy.http.sidecar import until
+from tests.proxy.http.sidecar import WAIT_S, until
 
 PASS = CheckResult(status=200)
 RESET = CheckResult(Failure.NETWORK)
@@ -33,7 +33,7 @@ class Subject:
 
     async def check(self):
         self.probe.start()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             return await self.results.get()
 
 

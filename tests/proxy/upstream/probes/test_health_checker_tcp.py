@@ -11,6 +11,7 @@ from proxy.upstream.health_checker_probe import CheckResult
 from proxy.upstream.health_checker_session import Failure
 from proxy.upstream.health_checker_tcp import TcpProbe, matches
 from proxy.upstream.host import Host
+from tests.proxy.http.sidecar import WAIT_S
 
 PASS = CheckResult()
 RESET = CheckResult(Failure.NETWORK)
@@ -31,7 +32,7 @@ class Subject:
         )
 
     async def result(self):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             return await self.results.get()
 
     async def check(self):
