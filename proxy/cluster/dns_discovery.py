@@ -94,7 +94,7 @@ class DnsDiscovery:
     def update(self, config: ClusterConfig) -> None:
         """Take a new configuration of the same type; names that stay keep their addresses and their time.
 
-        When none stays, nothing is known until the first answer.
+        While none of them has an answer, nothing is known.
         """
         self._config = config
         old, self._targets = self._targets, {}
@@ -111,13 +111,14 @@ class DnsDiscovery:
             self._targets[key] = target
         for target in old.values():
             target.stop()
-        new = [target for target in self._targets.values() if not target.asked]
-        if len(new) < len(self._targets) or not new:
+        targets = self._targets.values()
+        if not targets or any(target.answered for target in targets):
             self._answered.set()
         else:
             self._answered.clear()
-        for target in new:
-            self._ask(target)
+        for target in targets:
+            if target.cancel is None:
+                self._ask(target)
 
     def close(self) -> None:
         """Look up nothing any more."""
@@ -127,12 +128,12 @@ class DnsDiscovery:
 
     def _ask(self, target: "_Target") -> None:
         self.stats.update_attempt += 1
-        target.asked = True
         target.cancel = self._resolver.resolve(target.name, partial(self._on_answer, target))
 
     def _on_answer(self, target: "_Target", answer: DnsAnswer) -> None:
         config, stats = self._config, self.stats
         logical = config.type is ClusterType.LOGICAL_DNS
+        target.answered = True
         changed = False
         refresh_ms = config.dns_refresh_ms
         if answer.failure or (logical and not answer.records):
@@ -159,8 +160,8 @@ class _Target:
     def __init__(self, key: str, endpoint: Endpoint) -> None:
         address = Address.parse(endpoint.address)
         self.name = address.host
-        self.asked = False
-        self.cancel: Callable[[], None] | None = None
+        self.answered = False  # or failed
+        self.cancel: Callable[[], None] | None = None  # of what is waited for
         self.endpoints: tuple[Endpoint, ...] = ()
         self._key = key
         self._port = address.port

@@ -231,6 +231,17 @@ def test_hosts_of_before_serve_until_new_names_are_answered():
     assert addresses(subject) == ["10.0.0.3:80"]
 
 
+def test_a_new_configuration_is_no_answer():
+    subject = cluster("one.test:80")
+    subject.update(endpoints=(Endpoint(address="one.test:80"), Endpoint(address="two.test:80")))
+    assert not subject.cluster.initialized
+
+    subject.resolver.answer("one.test", "10.0.0.1")
+    subject.update(endpoints=(Endpoint(address="three.test:80"),))
+    subject.update(endpoints=(Endpoint(address="three.test:80"), Endpoint(address="four.test:80")))
+    assert addresses(subject) == ["10.0.0.1:80"]
+
+
 def test_hosts_of_before_go_when_new_names_cannot_be_answered():
     subject = cluster("one.test:80")
     subject.resolver.answer("one.test", "10.0.0.1")

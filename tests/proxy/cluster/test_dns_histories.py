@@ -71,21 +71,18 @@ class DnsHistory(RuleBasedStateMachine):
         self.subject.update(endpoints=endpoints(chosen, weight))
 
     @invariant()
-    def hosts_are_those_of_the_last_answers(self) -> None:
+    def hosts_are_those_of_the_last_answers_and_stay_the_same(self) -> None:
+        before = self.hosts
+        self.hosts = shown = {(host.endpoint.hostname, host.address): host for host in self.subject.hosts}
+        assert len(shown) == len(self.subject.hosts)
         if self.names and not self.answers:
-            return  # those of before serve until a new name is answered
-        shown = {(host.endpoint.hostname, host.address): host for host in self.subject.hosts}
+            assert shown == before  # until a new name is answered
+            return
         wanted = [(name, f"{address}:80") for name in self.names for address in self.answers.get(name, [])]
         assert sorted(shown) == sorted(wanted)
-        assert len(self.subject.hosts) == len(wanted)
         assert {host.weight for host in shown.values()} <= {self.weight}
-
-    @invariant()
-    def a_host_that_stays_is_the_same(self) -> None:
-        shown = {(host.endpoint.hostname, host.address): host for host in self.subject.hosts}
-        for place in shown.keys() & self.hosts.keys():
-            assert shown[place] is self.hosts[place]
-        self.hosts = shown
+        for place in shown.keys() & before.keys():
+            assert shown[place] is before[place]
 
     @invariant()
     def every_lookup_ends_once(self) -> None:
