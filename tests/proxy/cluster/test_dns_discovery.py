@@ -4,6 +4,8 @@ import pytest
 
 from outlier import ListedRandom, OutlierDetection
 from proxy.config.cluster_config import ClusterType, Endpoint, Locality
+from proxy.config.health_check import HealthCheck, HealthCheckRule, HealthCheckRules, TcpHealthCheck
+from proxy.upstream.health_checker_probe import CheckResult
 from proxy.upstream.host import Host
 from tests.proxy.cluster.environment import ClusterUnderTest, config
 
@@ -329,3 +331,25 @@ def test_the_first_address_decides_when_a_logical_name_is_looked_up_again():
 
     subject.loop.advance(1)
     assert subject.resolver.open == ["one.test"]
+
+
+def test_addresses_of_a_name_are_checked_before_they_are_picked():
+    check = HealthCheck(
+        check=TcpHealthCheck(), timeout_ms=60_000, interval_ms=60_000, unhealthy_threshold=1, healthy_threshold=1
+    )
+    rules = HealthCheckRules([HealthCheckRule("*", None, check)])
+    subject = ClusterUnderTest(config("one.test:80", type=STRICT), health_checks=rules)
+    checker = subject.cluster.health_checker
+    assert checker is not None
+    waiting = [subject.cluster.initialized]
+    subject.resolver.answer("one.test", "10.0.0.1", "10.0.0.2", ttl_s=1)
+    waiting.append(subject.cluster.initialized)
+    for host in subject.hosts:
+        checker._checks[host]._finish(CheckResult())
+    waiting.append(subject.cluster.initialized)
+
+    subject.loop.advance(1_000)
+    subject.resolver.answer("one.test", "10.0.0.2", "10.0.0.3")
+    assert waiting == [False, False, True]
+    assert [host.health_flags_text() for host in subject.hosts] == ["healthy", "/failed_active_hc"]
+    assert [host.address for host in checker._checks] == ["10.0.0.2:80", "10.0.0.3:80"]
