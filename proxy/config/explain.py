@@ -52,6 +52,7 @@ class _Explainer:
     def __init__(
         self, config: StaticConfig, plan: ClusterPlan, cluster: ClusterConfig, envoy_release: EnvoyRelease
     ) -> None:
+        self._config = config
         self._plan = plan
         self._cluster = cluster
         self._release = envoy_release
@@ -62,8 +63,8 @@ class _Explainer:
         rule = self._plan.rule
         return ExplainedCluster(
             config=self._cluster,
-            service=self._plan.service.resources[0],
-            rules=rule.resources if rule is not None else (),
+            service=self._located(self._plan.service.resources[0]),
+            rules=tuple(map(self._located, rule.resources)) if rule is not None else (),
             settings=(
                 *connection_settings(self._plan, self._cluster, self._origins),
                 *self._load_balancer(),
@@ -71,6 +72,9 @@ class _Explainer:
             ),
             notes=tuple(self._notes()),
         )
+
+    def _located(self, resource: Resource) -> Resource:
+        return attrs.evolve(resource, line=self._config.line(resource))
 
     def _load_balancer(self) -> Iterator[Setting]:
         sent, balancer = self._plan.sent, self._cluster.load_balancer

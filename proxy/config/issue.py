@@ -4,9 +4,10 @@ A reader or a validator reports to a `Report` by path; `locate` (in `document`) 
 something to say.
 """
 
+import difflib
 import enum
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import attrs
@@ -143,10 +144,9 @@ class Report:
         """Accept the field, and say what will surprise."""
         self.issues.append(Issue(severity=Severity.WARNING, path=path, value=value, rule=rule, origin=origin))
 
-    def unknown(self, path: Path, value: object, rule: str, likeliest: str | None) -> None:
-        """Leave out a field that no one knows, as Istio does; `likeliest` is the known one that may be meant."""
-        suggestion = f"; did you mean {likeliest}?" if likeliest else ""
-        self.warn(path, value, f"{rule}, ignored{suggestion}")
+    def unknown(self, path: Path, value: object, owner: str, known: Iterable[str]) -> None:
+        """Leave out a field that its owner, with those known ones, does not have, as Istio does."""
+        self.warn(path, value, f"unknown field of {owner}, ignored{_suggestion(path, known)}")
 
     @property
     def has_errors(self) -> bool:
@@ -159,7 +159,13 @@ class StrictReport(Report):
 
     __slots__ = ()
 
-    def unknown(self, path: Path, value: object, rule: str, likeliest: str | None) -> None:
-        """Refuse a field that no one knows."""
-        suggestion = f"; did you mean {likeliest}?" if likeliest else ""
-        self.error(path, value, f"{rule}{suggestion}")
+    def unknown(self, path: Path, value: object, owner: str, known: Iterable[str]) -> None:
+        """Refuse a field that its owner does not have."""
+        self.error(path, value, f"unknown field of {owner}{_suggestion(path, known)}")
+
+
+def _suggestion(path: Path, known: Iterable[str]) -> str:
+    """Return a question after the known name that the last one of the path is likeliest to mean, if any is near."""
+    lowered = {candidate.lower(): candidate for candidate in sorted(known)}
+    close = difflib.get_close_matches(str(path[-1]).lower(), lowered, n=1, cutoff=0.6)
+    return f"; did you mean {lowered[close[0]]}?" if close else ""

@@ -8,7 +8,6 @@ message, wrapper, duration or oneof member.
 Reading only; what a legal value is belongs to the `validate_*` modules. Durations are nanoseconds (`durations`).
 """
 
-import difflib
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -58,9 +57,8 @@ class Message:
         for name, member in value.items():
             entry = table.get(name) if isinstance(name, str) else None
             if entry is None:
-                report.unknown(
-                    (*path, str(name)), member, f"unknown field of {cls.__name__}", _likeliest(str(name), cls)
-                )
+                known = [json_name(attribute.name) for attribute in attrs.fields(cls)]
+                report.unknown((*path, str(name)), member, cls.__name__, known)
             elif member is not None:  # proto JSON: null is unset
                 attribute, read = entry
                 arguments[attribute] = read(member, (*path, name), report)
@@ -70,14 +68,6 @@ class Message:
     def is_empty(self) -> bool:
         """Whether no field is set."""
         return self == type(self)()
-
-
-def _likeliest(name: str, cls: type) -> str | None:
-    """Return the field of `cls` that an unknown one is likeliest to mean, None when there is none near."""
-    known = sorted({json_name(attribute.name) for attribute in attrs.fields(cls)})
-    lowered = {candidate.lower(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
-    return lowered[close[0]] if close else None
 
 
 def _field(read: Reader, default: object = None) -> Any:

@@ -5,22 +5,25 @@ Files bring it in Kubernetes' shape (apiVersion, kind, metadata, spec) or in MCP
 out; nothing is raised for it.
 """
 
-import datetime as dt
 from collections.abc import Callable, Mapping
 
 import attrs
 
 from proxy.config.destination_rule import DestinationRule
 from proxy.config.document import Document, DocumentError, locate, read_documents, value_at
-from proxy.config.issue import ABSENT, AS_WRITTEN, Issue, Path, Report, Severity
-from proxy.config.message import (
-    Message,
-    boolean,
-    mapping,
-    read_string,
-    repeated,
-    string,
+from proxy.config.envelope import (
+    KUBERNETES_FIELDS,
+    METADATA_FIELDS,
+    McpMetadata,
+    McpResources,
+    read_conditions,
+    read_strings,
+    read_text,
+    read_time_ms,
+    report_unknown,
 )
+from proxy.config.issue import ABSENT, AS_WRITTEN, Issue, Path, Report, Severity
+from proxy.config.message import Message
 from proxy.config.service_entry import ServiceEntry, WorkloadEntry
 from proxy.config.validate_destination_rule import check_destination_rule
 from proxy.config.validate_service_entry import check_service_entry, check_workload_entry
@@ -125,39 +128,6 @@ class Contents:
         return tuple(issue for issue in self.issues if issue.severity is Severity.ERROR)
 
 
-@attrs.frozen(kw_only=True)
-class _Condition(Message):
-    type: str = string()
-    status: str = string()
-
-
-@attrs.frozen(kw_only=True)
-class _McpMetadata(Message):
-    """Metadata in MCP's shape."""
-
-    name: str = string()
-    create_time: str = string()
-    version: str = string()
-    labels: Mapping[str, str] = mapping()
-    annotations: Mapping[str, str] = mapping()
-
-
-def _read_anything(value: object, _path: Path, _report: Report) -> object:
-    return value
-
-
-@attrs.frozen(kw_only=True)
-class _McpResources(Message):
-    """An MCP `Resources` message, its resources still raw."""
-
-    system_version_info: str = string()
-    collection: str = string()
-    resources: tuple[object, ...] = repeated(_read_anything)
-    removed_resources: tuple[str, ...] = repeated(read_string)
-    nonce: str = string()
-    incremental: bool = boolean()
-
-
 def read_resources(text: str, source: str) -> Contents:
     """Return the resources of one text, and what is wrong with it.
 
@@ -243,9 +213,11 @@ class _Reader:
             report.error(
                 (*path, "apiVersion"), value.get("apiVersion", ABSENT), f"must be {' or '.join(_API_VERSIONS)}"
             )
+        report_unknown(value, KUBERNETES_FIELDS, path, "a Kubernetes resource", report)
         metadata = value.get("metadata")
         metadata = metadata if isinstance(metadata, Mapping) else {}
         where = (*path, "metadata")
+        report_unknown(metadata, METADATA_FIELDS, where, "metadata", report)
         name = metadata.get("name", ABSENT)
         if not isinstance(name, str) or not name:
             report.error((*where, "name"), name, "must be a non-empty string")
@@ -253,13 +225,13 @@ class _Reader:
         spec = value.get("spec")
         resource = Resource(
             kind=kind,
-            namespace=_text(metadata, "namespace", where, report) or "default",
+            namespace=read_text(metadata, "namespace", where, report) or "default",
             name=name,
-            version=_text(metadata, "resourceVersion", where, report),
-            created_ms=_time_ms(metadata.get("creationTimestamp"), (*where, "creationTimestamp"), report),
-            labels=_strings(metadata, "labels", where, report),
-            annotations=_strings(metadata, "annotations", where, report),
-            conditions=_conditions(value.get("status")),
+            version=read_text(metadata, "resourceVersion", where, report),
+            created_ms=read_time_ms(metadata.get("creationTimestamp"), (*where, "creationTimestamp"), report),
+            labels=read_strings(metadata, "labels", where, report),
+            annotations=read_strings(metadata, "annotations", where, report),
+            conditions=read_conditions(value.get("status")),
             body=kind.message.read({} if spec is None else spec, (*path, "spec"), report),  # type: ignore[arg-type]
             source=self._source,
             line=document.line,
@@ -270,7 +242,7 @@ class _Reader:
 
     def _mcp_resources(self, value: Mapping[str, object], document: Document) -> None:
         report = Report()
-        message = _McpResources.read(value, (), report)
+        message = McpResources.read(value, (), report)
         kind = KINDS_BY_COLLECTION.get(message.collection)
         if not message.incremental:
             # Full state: what earlier documents of this text put into the collection is gone.
@@ -297,10 +269,8 @@ class _Reader:
             report.error(path, value, "must be an object with metadata and body")
             self._publish(report, document)
             return
-        for name in value:
-            if name not in {"metadata", "body"}:
-                report.warn((*path, str(name)), value[name], "unknown field of Resource, ignored")
-        metadata = _McpMetadata.read(value.get("metadata") or {}, (*path, "metadata"), report)
+        report_unknown(value, ("metadata", "body"), path, "Resource", report)
+        metadata = McpMetadata.read(value.get("metadata") or {}, (*path, "metadata"), report)
         namespace, _, name = metadata.name.rpartition("/")
         if not name:
             report.error((*path, "metadata", "name"), metadata.name or ABSENT, "must be namespace/name")
@@ -319,7 +289,7 @@ class _Reader:
             namespace=namespace,
             name=name,
             version=metadata.version,
-            created_ms=_time_ms(metadata.create_time or None, (*path, "metadata", "createTime"), report),
+            created_ms=read_time_ms(metadata.create_time or None, (*path, "metadata", "createTime"), report),
             labels=metadata.labels,
             annotations=metadata.annotations,
             body=kind.message.read(fields, body_path, report),  # type: ignore[arg-type]
@@ -364,37 +334,3 @@ def _nested(one: Path, other: Path) -> bool:
     """Whether one path leads to, or through, the other."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
-
-
-def _text(metadata: Mapping[str, object], name: str, path: Path, report: Report) -> str:
-    value = metadata.get(name)
-    return "" if value is None else read_string(value, (*path, name), report)
-
-
-def _strings(metadata: Mapping[str, object], name: str, path: Path, report: Report) -> Mapping[str, str]:
-    value = metadata.get(name)
-    return {} if value is None else _McpMetadata.read({"labels": value}, path, report).labels
-
-
-def _conditions(status: object) -> Mapping[str, str]:
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
-    if not isinstance(conditions, list):
-        return {}
-    ignored = Report()  # the status is the server's, not the user's
-    read = [_Condition.read(entry, (), ignored) for entry in conditions if isinstance(entry, Mapping)]
-    return {condition.type: condition.status for condition in read}
-
-
-def _time_ms(value: object, path: Path, report: Report) -> int:
-    if value is None:
-        return 0
-    if isinstance(value, str):
-        try:
-            moment = dt.datetime.fromisoformat(value)
-        except ValueError:
-            pass
-        else:
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
-            return int(moment.timestamp() * 1000)
-    report.error(path, value, "must be a time such as 2019-03-19T14:00:00Z")
-    return 0

@@ -50,6 +50,11 @@ class StaticConfig:
         document = self._document(resource)
         return ABSENT if document is None else value_at(document, (*resource.body_path, *path))
 
+    def line(self, resource: Resource) -> int | None:
+        """Return where the resource itself stands; it may be one of many in its document."""
+        document = self._document(resource)
+        return resource.line if document is None else locate(document, resource.body_path[:-1])
+
     def issue(self, resource: Resource, path: Path, rule: str, severity: Severity = Severity.WARNING) -> Issue:
         """Return a finding of our own on a field of a resource, with its place and its value as written."""
         document = self._document(resource)

@@ -178,3 +178,15 @@ def test_what_the_sidecar_does_not_do_is_said():
 
     assert not found.applied
     assert found.origin.text.endswith("not applied by the sidecar yet")
+
+
+def test_of_a_list_each_resource_has_its_own_place():
+    items = "\n".join(
+        f"- {first}\n" + "\n".join(f"  {line}" for line in rest)
+        for first, *rest in (SERVICE.splitlines(), (RULE + "    loadBalancer: {simple: RANDOM}").splitlines())
+    )
+    text = f"apiVersion: v1\nkind: List\nitems:\n{items}\n"
+    (cluster,) = explain(static_config({"list.yaml": text}, ConversionContext()))
+
+    assert (cluster.service.line, [rule.line for rule in cluster.rules]) == (4, [12])
+    assert setting(cluster, "lb_policy").origin.line == 18
