@@ -133,7 +133,7 @@ class DnsDiscovery:
     def _on_answer(self, target: "_Target", answer: DnsAnswer) -> None:
         config, stats = self._config, self.stats
         logical = config.type is ClusterType.LOGICAL_DNS
-        target.answered = True
+        first_of_name, target.answered = not target.answered, True
         changed = False
         refresh_ms = config.dns_refresh_ms
         if answer.failure or (logical and not answer.records):
@@ -144,6 +144,8 @@ class DnsDiscovery:
             stats.update_success += 1
             changed = target.take_one_host(answer.records) if logical else target.take_hosts(answer.records)
             stats.update_no_rebuild += not changed
+            if not answer.records and (changed or first_of_name):
+                log.warning("dns.address_not_found", cluster_name=config.name, name=target.name)
             deciding = answer.records[:1] if logical else answer.records
             refresh_ms = min((record.ttl_s for record in deciding), default=0) * 1000 or refresh_ms
             refresh_ms += self._random.random() % DNS_JITTER_MS

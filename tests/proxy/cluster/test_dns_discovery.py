@@ -1,6 +1,7 @@
 """Clusters whose endpoints are names, by the rules of Envoy 1.40's `DnsClusterImpl`; `tests/oracle` runs it beside."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from outlier import ListedRandom, OutlierDetection
 from proxy.config.cluster_config import ClusterType, Endpoint, Locality
@@ -199,6 +200,20 @@ def test_a_removed_cluster_asks_no_more():
     waiting.loop.advance(REFRESH_MS)
 
     assert (waiting.resolver.open, asking.resolver.open) == ([], [])
+
+
+def test_the_log_tells_once_that_a_name_has_no_address_and_each_failure():
+    subject = cluster("one.test:80")
+    with capture_logs() as logs:
+        for addresses_found in ([], [], ["10.0.0.1"], []):
+            subject.resolver.answer("one.test", *addresses_found)
+            subject.loop.advance(REFRESH_MS)
+        for _ in range(2):
+            subject.resolver.fail("one.test")
+            subject.loop.advance(REFRESH_MS)
+
+    assert [log["event"] for log in logs] == ["dns.address_not_found"] * 2 + ["dns.lookup_failed"] * 2
+    assert {log["name"] for log in logs} == {"one.test"}
 
 
 # New configurations
