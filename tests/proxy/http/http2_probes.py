@@ -19,7 +19,7 @@ PADDED = 8
 WHOLE = END_STREAM | END_HEADERS
 
 _MARKS = (b"probe..1", b"probe..2")
-_WAIT_S = 10.0
+_WAIT_S = 30.0
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:

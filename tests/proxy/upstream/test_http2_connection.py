@@ -6,7 +6,7 @@ from hyperframe.frame import PushPromiseFrame, RstStreamFrame, SettingsFrame, Wi
 from outlier import Result
 from proxy.config.cluster_config import Http2Options
 from proxy.config.route_config import RetryPolicy
-from tests.proxy.http.sidecar import GET, Sidecar, logged, post, until
+from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, logged, post, until
 from tests.proxy.upstream.http2_upstream import (
     CANCEL,
     CONNECT_ERROR,
@@ -265,11 +265,16 @@ class TestGivingUp:
             assert sidecar.stat("upstream_cx_active") == 1
 
     async def test_timeout_resets_its_stream(self):
+        clock = ManualClock()
         async with (
             Http2Upstream(lambda _request: None) as upstream,
-            Sidecar(upstream.address, h2_upstream=HTTP2, route={"timeout_ms": 30}) as sidecar,
+            Sidecar(upstream.address, h2_upstream=HTTP2, clock=clock, route={"timeout_ms": 30}) as sidecar,
         ):
-            response = await (await sidecar.client()).get()
+            client = await sidecar.client()
+            client.send(GET)
+            await until(lambda: upstream.requests)
+            clock.advance(30)
+            response = await client.response()
 
             assert response.status == 504
             await until(lambda: upstream.requests[0].reset_code == INTERNAL_ERROR)
@@ -287,10 +292,9 @@ class TestGivingUp:
 
 
 class TestKeepalive:
-    OPTIONS = Http2Options(keepalive_interval_ms=20, keepalive_timeout_ms=20)
-
     async def test_host_that_answers_is_kept(self):
-        async with Http2Upstream() as upstream, Sidecar(upstream.address, h2_upstream=self.OPTIONS) as sidecar:
+        options = Http2Options(keepalive_interval_ms=20, keepalive_timeout_ms=30_000)
+        async with Http2Upstream() as upstream, Sidecar(upstream.address, h2_upstream=options) as sidecar:
             await (await sidecar.client()).get()
             await until(lambda: upstream.connections[0].pings == 3)
 
@@ -298,8 +302,9 @@ class TestKeepalive:
             assert sidecar.stat("upstream_cx_active") == 1
 
     async def test_host_that_does_not_loses_the_connection_and_its_streams(self):
+        options = Http2Options(keepalive_interval_ms=20, keepalive_timeout_ms=300)
         upstream = Http2Upstream(lambda _request: None, answers_pings=False)
-        async with upstream, Sidecar(upstream.address, h2_upstream=self.OPTIONS) as sidecar:
+        async with upstream, Sidecar(upstream.address, h2_upstream=options) as sidecar:
             (reports,) = sidecar.record()
             clients = [await sidecar.client() for _ in range(2)]
             for client in clients:

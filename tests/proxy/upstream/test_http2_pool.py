@@ -1,6 +1,5 @@
 """HTTP/2 connections of one host: how many there are, who gets which, when they end, and what is counted."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,7 +7,7 @@ import pytest
 
 from proxy.config.cluster_config import CircuitBreakers, Http2Options
 from tests.proxy.http.client import Client
-from tests.proxy.http.sidecar import GET, Sidecar, until
+from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, until
 from tests.proxy.upstream.http2_upstream import MAX_CONCURRENT_STREAMS, NO_ERROR, Http2Request, Http2Upstream
 
 HTTP2 = Http2Options()
@@ -207,27 +206,31 @@ class TestEndOfConnections:
             assert sidecar.stat("upstream_cx_destroy_local") == 1
 
     async def test_busy_connection_is_not_idle(self, gate):
+        clock = ManualClock()
         async with (
             Http2Upstream(gate.answer) as upstream,
-            Sidecar(upstream.address, h2_upstream=HTTP2, idle_timeout_ms=10) as sidecar,
+            Sidecar(upstream.address, h2_upstream=HTTP2, idle_timeout_ms=10, clock=clock) as sidecar,
         ):
             clients = await send(sidecar, 2)
             await until(lambda: len(gate.held) == 2)
             gate.held.pop().respond(200, b"ok")
-            end = asyncio.get_running_loop().time() + 0.05
-            await until(lambda: asyncio.get_running_loop().time() > end)
+            await until(lambda: sidecar.stat("upstream_rq_active") == 1)
+            clock.advance(1_000)
             gate.open()
 
             assert await statuses(clients) == [200, 200]
             assert sizes(upstream) == [2]
 
     async def test_old_connection_finishes_what_it_carries(self, gate):
+        clock = ManualClock()
         async with (
             Http2Upstream(gate.answer) as upstream,
-            Sidecar(upstream.address, h2_upstream=HTTP2, max_connection_duration_ms=30) as sidecar,
+            Sidecar(upstream.address, h2_upstream=HTTP2, max_connection_duration_ms=30, clock=clock) as sidecar,
         ):
             clients = await send(sidecar, 2)
-            await until(lambda: sidecar.stat("upstream_cx_max_duration_reached") == 1)
+            await until(lambda: len(gate.held) == 2)
+            clock.advance(30)
+            assert sidecar.stat("upstream_cx_max_duration_reached") == 1
             fresh = await (await sidecar.client()).get("/quick")
             gate.open()
 
@@ -299,8 +302,11 @@ async def test_connection_that_cannot_be_had_fails_all_that_wait():
 
 
 async def test_connect_timeout(black_hole):
-    async with Sidecar(black_hole, h2_upstream=HTTP2, connect_timeout_ms=30) as sidecar:
+    clock = ManualClock()
+    async with Sidecar(black_hole, h2_upstream=HTTP2, connect_timeout_ms=30, clock=clock) as sidecar:
         clients = await send(sidecar, 2)
+        await until(lambda: sidecar.stat("upstream_rq_pending_active") == 2)
+        clock.advance(30)
 
         assert await statuses(clients) == [503] * 2
         assert (sidecar.stat("upstream_cx_total"), sidecar.stat("upstream_cx_connect_timeout")) == (1, 1)
