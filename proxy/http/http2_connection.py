@@ -314,6 +314,8 @@ class Http2Connection(asyncio.Protocol):
         if not self._requests_left:
             stats.downstream_cx_max_requests_reached += 1
             self._start_drain()
+        elif self._listener.draining:
+            self._start_drain()
         stream.begin(head, refusal)
 
     def _note_malformed(self, stream_id: int) -> None:
@@ -386,8 +388,6 @@ class Http2Connection(asyncio.Protocol):
         """Close a drained connection behind its last response."""
         if self._drain_ended and not self.busy and not self.closing:
             self._go_away_and_close(None)
-        elif self._listener.draining and not self._draining and not self.closing and not self.busy:
-            self._end_drain()
 
     def _go_away_and_close(self, error_code: ErrorCode | None) -> None:
         """Close once the client has had time to read what is written; None if it has been told why already."""

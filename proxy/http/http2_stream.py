@@ -88,8 +88,6 @@ class DownstreamStream:
             self._connection.session.send_headers(self.stream_id, response_lines(100, []), end_stream=False)
         prepare_request(head, listener.scheme, listener.random)
         exchange.start(listener.virtual_host(head.authority))
-        if self._blocked and not self._done:
-            exchange.on_response_writable(writable=False)
 
     def on_data(self, data: bytes) -> None:
         """Pass on a piece of the request's body."""
@@ -159,6 +157,8 @@ class DownstreamStream:
         )
         if head.end_stream:
             self._finish()
+        elif self._blocked:
+            self.exchange.on_response_writable(writable=False)  # this host has not been told yet
 
     def encode_data(self, data: bytes) -> None:
         """Send a piece of the response's body."""

@@ -234,6 +234,21 @@ class TestFlowControl:
             assert bytes((await client.get([*GET[:-1], (b":path", b"/small")])).body) == b"x"
             assert not client.responses[stuck].over
 
+    async def test_client_that_does_not_read_stops_the_hosts_of_all_streams(self):
+        async with FaultyUpstream(body=bytes(32 * MIB)) as upstream, connected(upstream) as (sidecar, client):
+            client.h2.update_settings({4: 2**31 - 1})
+            client.h2.increment_flow_control_window(2**31 - 65_536)
+            client.flush()
+            await until(lambda: any(type(event).__name__ == "SettingsAcknowledged" for event in client.events))
+            client.transport.pause_reading()
+            for count in range(1, 4):  # the later ones begin when the socket is full already
+                client.request()
+                await until(lambda count=count: sidecar.stat("upstream_flow_control_paused_reading_total") >= count)
+            for _ in range(300):
+                await asyncio.sleep(0)
+
+            assert sidecar.stat("upstream_cx_rx_bytes_total") < 20 * MIB  # what the kernel takes for three, at most
+
     async def test_response_goes_on_when_it_is_acknowledged(self):
         body = bytes(range(256)) * 8_192
         async with FaultyUpstream(body=body) as upstream, connected(upstream) as (sidecar, client):

@@ -8,7 +8,7 @@ from proxy.codec.http2_frames import PREFACE, ErrorCode
 from proxy.config.listener_options import ListenerOptions
 from proxy.http.connection_timers import DRAIN_TIMEOUT_MS, REQUEST_HEAD_TIMEOUT_MS
 from proxy.testing import FaultyUpstream
-from tests.proxy.http.http2_client import connected
+from tests.proxy.http.http2_client import Http2Client, connected
 from tests.proxy.http.http2_probes import block, frame, lines
 from tests.proxy.http.sidecar import GET as HTTP1_GET
 from tests.proxy.http.sidecar import ManualClock, Sidecar, arrived, logged, until
@@ -66,6 +66,17 @@ async def test_client_that_does_not_answer_the_notice_is_drained_in_time():
         clock.advance(1)
 
         assert sidecar.http_stats.http2.goaway_sent == 2
+
+
+async def test_client_that_comes_while_the_sidecar_drains_is_served_once():
+    async with FaultyUpstream(body=b"x") as upstream, Sidecar(upstream) as sidecar:
+        sidecar.listener.drain()
+        client = await Http2Client.connect(sidecar)
+        await until(lambda: client.h2.remote_settings.max_concurrent_streams == 1_024)
+        assert not client.goaways
+
+        assert (await client.get()).status == 200
+        await client.wait_closed()
 
 
 @pytest.mark.parametrize("limit", [1, 3])
