@@ -26,13 +26,15 @@ class Counting:
         self._own: dict[CodeType, bool] = {}
 
     def __enter__(self) -> Self:
+        self._before = (sys.gettrace(), sys.getprofile())
         sys.setprofile(self._on_profile)
         sys.settrace(self._on_call)
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-        sys.setprofile(None)
+        trace, profile = self._before
+        sys.settrace(trace)
+        sys.setprofile(profile)
 
     def _is_own(self, code: CodeType) -> bool:
         if code not in self._own:

@@ -119,8 +119,8 @@ def compare(now: Mapping[str, Mapping[str, float]], baseline: Mapping[str, Mappi
         for what, value in counts.items():
             if what not in before:
                 dearer.append(f"{name}: {what}: {value:g}, and the baseline has none")
-            elif value > before[what] * (1 + TOLERANCE):
-                growth = f"+{value / before[what] - 1:.0%}" if before[what] else "from nothing"
+            elif value - before[what] > before[what] * TOLERANCE:
+                growth = f"{value / before[what] - 1:+.1%}" if before[what] else "from nothing"
                 dearer.append(f"{name}: {what}: {before[what]:g} -> {value:g} ({growth}, allowed +{TOLERANCE:.0%})")
     return dearer
 
