@@ -232,6 +232,7 @@ class Http2Receiver(Http2Reader):
 
     def _on_settings(self, values: list[tuple[int, int]]) -> None:
         sender = self._sender
+        drained: Iterable[Http2Stream] = ()
         for name, value in values:
             if name == HEADER_TABLE_SIZE:
                 sender.limit_table(value)
@@ -243,10 +244,11 @@ class Http2Receiver(Http2Reader):
             elif name == INITIAL_WINDOW_SIZE:
                 if value > MAX_WINDOW:
                     raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "an initial window above the limit")
-                self._on_drained(sender.set_initial_window(value, self._streams.values()))
+                drained = sender.set_initial_window(value, self._streams.values())
             elif name == MAX_FRAME_SIZE and not MAX_FRAME_BYTES <= value <= _LARGEST_FRAME_BYTES:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame size out of range")
         sender.raw(_ACK_SETTINGS, control=True)
+        self._on_drained(drained)  # a peer may count by the old window until it has our acknowledgement
         self._events.append(SettingsReceived())
 
     def _on_ping(self, payload: bytes, *, ack: bool) -> None:

@@ -249,6 +249,18 @@ class TestFlowControl:
         assert len(received[1]) == 90_000
         assert len(received[3]) == 65_535 - (90_000 - 65_535)
 
+    def test_what_a_wider_window_allows_goes_behind_the_acknowledgement(self):
+        """RFC 9113, 6.5.3: the peer counts by the window that was acknowledged; grpcio resets the stream otherwise."""
+        server, _ = server_fed(frame(HEADERS, 5, 1, b"\x82\x86\x84\x41\x01a"))
+        server.send_headers(1, OK, end_stream=False)
+        server.send_data(1, b"x" * 65_535)
+        server.send_data(1, b"more")
+        server.take_output()
+        server.feed(frame(WINDOW_UPDATE, 0, 0, (100).to_bytes(4, "big")))
+        server.feed(frame(4, 0, 0, (4).to_bytes(2, "big") + (70_000).to_bytes(4, "big")))
+
+        assert frames(server.take_output()) == [(4, 1, 0, b""), (0, 0, 1, b"more")]
+
     def test_smaller_window_makes_debts_of_what_was_sent(self):
         """RFC 9113, 6.9.2: a sender has to track a negative window."""
         server, _ = server_fed(frame(HEADERS, 5, 1, b"\x82\x86\x84\x41\x01a"))
