@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from proxy.codec.headers import HeaderList
+from proxy.codec.http2_encoder import HeaderEncoder
 from proxy.codec.http2_floods import Floods
 from proxy.codec.http2_frames import (
     CONTINUATION,
@@ -22,7 +23,6 @@ from proxy.codec.http2_frames import (
     StreamFault,
     frame,
 )
-from proxy.codec.http2_hpack import HeaderEncoder
 from proxy.codec.http2_options import Http2Options, Http2Stats
 from proxy.codec.http2_stream import Http2Stream
 

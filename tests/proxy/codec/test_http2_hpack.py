@@ -1,0 +1,146 @@
+"""Header compression in both directions, against the package hpack at the other end."""
+
+import hpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.codec.http2_encoder import HeaderEncoder
+from proxy.codec.http2_frames import ConnectionFault
+from proxy.codec.http2_hpack import HeaderDecoder
+
+HEAD = [
+    (b":method", b"POST"),
+    (b":scheme", b"http"),
+    (b":path", b"/p.Service/Method"),
+    (b":authority", b"service"),
+    (b"content-type", b"application/grpc"),
+    (b"te", b"trailers"),
+    (b"x-own", b"1"),
+]
+
+names = st.sampled_from(
+    (b":path", b":authority", b"content-type", b"date", b"authorization", b"x-a", b"x-b", b"x-request-id")
+)
+lines = st.lists(
+    st.tuples(names, st.sampled_from((b"", b"1", b"22", b"a" * 127, b"b" * 700, b"c" * 2_500))), max_size=12
+)
+# A block, or a new limit of the table.
+steps = st.lists(st.one_of(lines, st.integers(0, 6_000)), max_size=30)
+
+
+class Peer:
+    """The other end of an encoder."""
+
+    def __init__(self) -> None:
+        self._decoder = hpack.Decoder()
+
+    def read(self, block: bytes) -> list[tuple[bytes, bytes]]:
+        return [tuple(line) for line in self._decoder.decode(block, raw=True)]
+
+
+class TestEncoder:
+    def test_repeated_lines_become_one_byte_each(self):
+        encoder, peer = HeaderEncoder(), Peer()
+        first, second = encoder.encode(HEAD), encoder.encode(HEAD)
+
+        assert peer.read(first) == peer.read(second) == HEAD
+        assert len(second) == len(HEAD) - 1 + len(b"\x04\x11/p.Service/Method")
+
+    @pytest.mark.parametrize("name", [b"x-request-id", b":path", b"grpc-timeout", b"x-envoy-upstream-service-time"])
+    def test_values_that_vary_drive_nothing_out_of_the_table(self, name):
+        encoder = HeaderEncoder()
+        encoder.encode(HEAD)
+        for number in range(200):
+            encoder.encode([(name, b"%d" % number * 20)])
+
+        assert len(encoder.encode([HEAD[4]])) == 1
+
+    @pytest.mark.parametrize("name", [b"authorization", b"proxy-authorization"])
+    def test_secrets_are_never_indexed(self, name):
+        encoder, decoder = HeaderEncoder(), hpack.Decoder()
+        for _ in range(2):
+            (line,) = decoder.decode(encoder.encode([(name, b"Basic x")]), raw=True)
+
+            assert not line.indexable
+
+    def test_oldest_lines_are_driven_out(self):
+        encoder, peer = HeaderEncoder(), Peer()
+        numbered = [[(b"x-a", b"%03d" % number * 30)] for number in range(100)]
+        blocks = [encoder.encode(each) for each in [*numbered, numbered[0], numbered[-1]]]
+
+        assert [peer.read(block) for block in blocks] == [*numbered, numbered[0], numbered[-1]]
+        assert len(blocks[-2]) > 90
+        assert len(blocks[-1]) == 1
+
+    def test_peer_is_told_of_the_smallest_size_and_the_last(self):
+        """RFC 7541, 4.2."""
+        encoder, peer = HeaderEncoder(), Peer()
+        peer.read(encoder.encode(HEAD))
+        for table_bytes in (100, 0, 2_000):
+            encoder.limit_table(table_bytes)
+        block = encoder.encode(HEAD)
+
+        assert block.startswith(b"\x20\x3f\xb1\x0f")
+        assert peer.read(block) == HEAD
+
+    def test_table_is_never_larger_than_the_default(self):
+        encoder = HeaderEncoder()
+        encoder.limit_table(1_000_000)
+
+        assert encoder.encode([(b":method", b"GET")]) == b"\x82"
+
+    @given(steps)
+    @settings(deadline=None)  # a busy machine
+    def test_peer_reads_what_was_written(self, steps):
+        encoder, peer = HeaderEncoder(), Peer()
+        for step in steps:
+            if isinstance(step, int):
+                encoder.limit_table(step)
+            else:
+                assert peer.read(encoder.encode(step)) == step
+
+
+class TestDecoder:
+    def test_same_block_means_what_it_meant_before(self):
+        encoder, decoder = hpack.Encoder(), HeaderDecoder()
+        blocks = [encoder.encode(HEAD) for _ in range(3)]
+        first, second, third = (decoder.decode(block) for block in blocks)
+        third.append((b"x", b"the reader's own"))
+
+        assert first == second == HEAD
+        assert decoder.decode(blocks[2]) == HEAD
+
+    def test_same_block_means_something_else_when_the_table_has_changed(self):
+        decoder = HeaderDecoder()
+        newest = b"\xbe"  # whatever was added last
+        for value in (b"1", b"2"):
+            assert decoder.decode(b"\x40\x01a\x01" + value) == [(b"a", value)]
+            assert [decoder.decode(newest) for _ in range(2)] == [[(b"a", value)]] * 2
+
+    def test_table_that_was_emptied_and_filled_again_is_another(self):
+        """One entry takes all of the table: each new one drives the last out."""
+        decoder = HeaderDecoder()
+        for value in (b"1", b"2", b"1"):
+            large = value * 4_000
+            literal = b"\x40\x01a\x7f" + bytes(((4_000 - 127) & 127 | 128, (4_000 - 127) >> 7)) + large
+            decoder.decode(literal + literal)
+            assert [decoder.decode(b"\xbe") for _ in range(2)] == [[(b"a", large)]] * 2
+
+    def test_unreadable_block_is_never_remembered(self):
+        decoder = HeaderDecoder()
+        for _ in range(2):
+            with pytest.raises(ConnectionFault):
+                decoder.decode(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
+
+    @given(steps, st.booleans())
+    @settings(deadline=None)  # a busy machine
+    def test_reads_what_a_decoder_without_memory_reads(self, steps, huffman):
+        encoder, remembering, plain = hpack.Encoder(), HeaderDecoder(), hpack.Decoder()
+        for step in steps:
+            if isinstance(step, int):
+                if encoder.header_table_size != min(step, 4_096):  # else package hpack forgets to tell of the change
+                    encoder.header_table_size = min(step, 4_096)
+                continue
+            block = encoder.encode(step, huffman=huffman)
+            assert remembering.decode(block) == plain.decode(block, raw=True)
