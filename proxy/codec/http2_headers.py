@@ -79,6 +79,7 @@ def read_request_head(lines: HeaderList, options: Http2Options, *, end_stream: b
         raise malformed("no authority, or one that is none")
     if b"#" in path:
         raise ProtocolError("path_normalization_failed", body=b"")
+    head.http2 = True
     head.authority = authority
     headers[0] = (b"host", authority)
     head.end_stream = end_stream
