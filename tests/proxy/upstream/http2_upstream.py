@@ -4,8 +4,9 @@ Headers go through hpack and frames through hyperframe; no state machine stands 
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from hpack import Decoder, Encoder
@@ -25,7 +26,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEAD_BYTES = 9
 MAX_FRAME_BYTES = 16_384
 
-MAX_CONCURRENT_STREAMS = 3  # a setting
+MAX_CONCURRENT_STREAMS, INITIAL_WINDOW_SIZE = 3, 4  # settings
 
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR = 0, 1, 2
 REFUSED_STREAM, CANCEL, CONNECT_ERROR, ENHANCE_YOUR_CALM = 7, 8, 10, 11
@@ -35,7 +36,10 @@ Pairs = Sequence[tuple[str, str]]
 
 @attrs.define(eq=False)
 class Http2Request:
-    """One stream as it arrived; `complete` once the client has ended it, `reset_code` once it has reset it."""
+    """One stream as it arrived; `complete` once the client has ended it, `reset_code` once it has reset it.
+
+    `sent` is how much body has gone to the client, `granted` how much more it has allowed than at first.
+    """
 
     connection: "Http2Connection"
     stream_id: int
@@ -44,6 +48,8 @@ class Http2Request:
     trailers: dict[str, str] = attrs.field(factory=dict)
     complete: bool = False
     reset_code: int | None = None
+    sent: int = 0
+    granted: int = 0
 
     @property
     def path(self) -> str:
@@ -72,6 +78,7 @@ class Http2Request:
             frame = DataFrame(self.stream_id, piece)
             if end_stream and piece is pieces[-1]:
                 frame.flags.add("END_STREAM")
+            self.sent += len(piece)
             self.connection.send(frame)
 
     def reset(self, code: int) -> None:
@@ -115,6 +122,12 @@ class Http2Connection(asyncio.Protocol):
         """Send GOAWAY."""
         self.send(GoAwayFrame(0, last_stream_id=last_stream_id, error_code=code))
 
+    @property
+    def alpn(self) -> str | None:
+        """What both sides have agreed on in TLS."""
+        secured: Any = self._transport.get_extra_info("ssl_object")
+        return None if secured is None else secured.selected_alpn_protocol()
+
     def later(self, wait_s: float, call: Callable[..., None], *args: Any) -> None:
         """Call something after a while."""
         asyncio.get_running_loop().call_later(wait_s, call, *args)
@@ -128,8 +141,7 @@ class Http2Connection(asyncio.Protocol):
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
         self._upstream.connections.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -180,6 +192,11 @@ class Http2Connection(asyncio.Protocol):
             self._end_if_last(frame, request)
         elif isinstance(frame, RstStreamFrame):
             self.requests[frame.stream_id].reset_code = frame.error_code
+        elif isinstance(frame, WindowUpdateFrame) and frame.stream_id:
+            request = self.requests[frame.stream_id]
+            request.granted += frame.window_increment
+            if self._upstream.on_window is not None:
+                self._upstream.on_window(request)
         else:
             assert isinstance(frame, SettingsFrame | PingFrame | WindowUpdateFrame | GoAwayFrame | PriorityFrame), frame
 
@@ -207,10 +224,12 @@ class Http2Upstream:
     Args:
         answer: Called with each complete request.
         on_head: Called with each request when its head is there.
+        on_window: Called with a request when its client allows more of the response.
         settings: Of the server, by number.
         greeting: Bytes to send instead of SETTINGS; nothing is acknowledged then.
         answers_pings: Whether pings are acknowledged.
         opens_windows: Whether what has arrived is given back to the client's windows.
+        tls: What it speaks TLS with; None is plain text.
     """
 
     def __init__(
@@ -218,17 +237,21 @@ class Http2Upstream:
         answer: Callable[[Http2Request], None] = Http2Request.respond,
         *,
         on_head: Callable[[Http2Request], None] | None = None,
+        on_window: Callable[[Http2Request], None] | None = None,
         settings: Mapping[int, int] | None = None,
         greeting: bytes | None = None,
         answers_pings: bool = True,
         opens_windows: bool = True,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.answer = answer
         self.on_head = on_head
+        self.on_window = on_window
         self.settings = dict(settings or {})
         self.greeting = greeting
         self.answers_pings = answers_pings
         self.opens_windows = opens_windows
+        self._tls = tls
         self.connections: list[Http2Connection] = []
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -245,7 +268,7 @@ class Http2Upstream:
 
     async def __aenter__(self) -> "Http2Upstream":
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Http2Connection(self), "127.0.0.1", self.port
+            lambda: Http2Connection(self), "127.0.0.1", self.port, ssl=self._tls
         )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
