@@ -152,7 +152,9 @@ class Http2Connection(asyncio.Protocol):
         if not self._greeted:
             if len(self._buffer) < len(PREFACE):
                 return
-            assert self._buffer.startswith(PREFACE), "not HTTP/2"
+            if not self._buffer.startswith(PREFACE):
+                self.abort()  # not HTTP/2
+                return
             self._buffer = self._buffer[len(PREFACE) :]
             self._greeted = True
             self._greet()
