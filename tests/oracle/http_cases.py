@@ -339,15 +339,15 @@ GRPC = (
     *(
         HttpCase(name=f"grpc timeout {timeout}", request=_grpc(f"grpc-timeout: {timeout}"))
         for timeout in (
-            *("100m", "1S", "0m", "300000u", "400000001n", "99999999H"),
-            *("100000000m", "5", "x", "-5m", "+400m", "400 m"),
+            *("1000m", "5S", "0m", "1300000u", "1400000001n", "99999999H"),
+            *("100000000m", "5", "x", "-5m", "+1400m", "1400 m"),
         )
     ),
-    HttpCase(name="grpc timeout twice", request=_grpc("grpc-timeout: 100m", "grpc-timeout: 200m")),
-    HttpCase(name="grpc timeout of another kind of request", request=_get("grpc-timeout: 100m")),
+    HttpCase(name="grpc timeout twice", request=_grpc("grpc-timeout: 1000m", "grpc-timeout: 1200m")),
+    HttpCase(name="grpc timeout of another kind of request", request=_get("grpc-timeout: 1000m")),
     HttpCase(name="grpc, no answer", request=_grpc(), answer=Answer(after=After.HOLD)),
     HttpCase(
-        name="grpc, no answer in its own time", request=_grpc("grpc-timeout: 100m"), answer=Answer(after=After.HOLD)
+        name="grpc, no answer in its own time", request=_grpc("grpc-timeout: 1000m"), answer=Answer(after=After.HOLD)
     ),
     HttpCase(name="grpc, closed", request=_grpc(), answer=Answer(after=After.FIN)),
     HttpCase(name="grpc, refused", request=_grpc(), refuse=True),

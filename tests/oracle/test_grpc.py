@@ -12,16 +12,16 @@ import pytest
 from tests.oracle.envoy import Envoy, log_requests
 from tests.oracle.grpc_cases import CASES, FINE, GrpcCase
 from tests.oracle.grpc_upstream import GrpcUpstream, Script
+from tests.oracle.patience import equal, patiently
 from tests.oracle.service import Service
 from tests.oracle.sidecar import Sidecar
 from tests.oracle.subject import Subject
 from tests.oracle.wire import Headers
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.usefixtures("_envoy")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("_envoy")]
 
 # Envoy ejects on its main thread: a call that follows a failure at once would still meet the ejected host.
 SETTLE_S = 0.05
-PATIENT_SETTLE_S = 0.5
 CONCURRENT_CASES = 8
 LOG_DEADLINE_S = 30.0
 COMPARED_STATS = (
@@ -44,6 +44,9 @@ class Observed:
     events: tuple[str, ...]
 
 
+Pair = tuple[Observed, Observed]
+
+
 class LoggingEnvoy(Envoy):
     """An Envoy that writes its access log at once."""
 
@@ -63,8 +66,9 @@ class LoggingSidecar(Sidecar):
 class Stage:
     """The host of one case."""
 
-    def __init__(self, number: int, case: GrpcCase) -> None:
+    def __init__(self, number: int, case: GrpcCase, scale: int) -> None:
         self.case = case
+        self._settle_s = SETTLE_S * scale
         self.upstream = GrpcUpstream(self._next_script)
         self.reached = asyncio.Event()
         self._scripts: list[Script] = []
@@ -72,7 +76,7 @@ class Stage:
             host=f"g{number:03}.oracle.test",
             addresses=[self.upstream.address],
             outlier_detection=case.rule,
-            timeout_ms=case.timeout_ms,
+            timeout_ms=case.timeout_ms * scale,
             retries=case.retries,
             http2=True,
         )
@@ -81,7 +85,7 @@ class Stage:
         self.reached.set()
         return self._scripts.pop(0) if self._scripts else FINE
 
-    async def play(self, subject: Subject, settle_s: float) -> tuple[str, ...]:
+    async def play(self, subject: Subject) -> tuple[str, ...]:
         """Make the calls of the case; return what became of each."""
         self._scripts = list(self.case.scripts)
         if not self.case.refuse:
@@ -93,7 +97,7 @@ class Stage:
             for _ in range(self.case.calls or len(self.case.scripts)):
                 answers.append(await self._call(channel))
                 await subject.hosts()  # answered by the thread that ejects
-                await asyncio.sleep(settle_s)
+                await asyncio.sleep(self._settle_s)
         return tuple(answers)
 
     async def _call(self, channel: grpc.aio.Channel) -> str:
@@ -116,12 +120,12 @@ def _metadata(call: Any) -> tuple[Any, Any]:
     return call.initial_metadata, call.trailing_metadata
 
 
-async def _observe(stages: Sequence[Stage], subject: Subject, settle_s: float) -> list[Observed]:
+async def _observe(stages: Sequence[Stage], subject: Subject) -> list[Observed]:
     limit = asyncio.Semaphore(CONCURRENT_CASES)
 
     async def one(stage: Stage) -> tuple[str, ...]:
         async with limit:
-            return await stage.play(subject, settle_s)
+            return await stage.play(subject)
 
     calls = await asyncio.gather(*(one(stage) for stage in stages))
     log = await _access_log(subject, sum(map(len, calls)))
@@ -173,13 +177,13 @@ def _event(line: Mapping[str, Any]) -> str:
     return f"{line['action']} {line['type']} enforced {line['enforced']} for the {line['num_ejections']}. time"
 
 
-async def _compare(cases: Sequence[GrpcCase], settle_s: float) -> list[tuple[Observed, Observed]]:
-    stages = [Stage(number, case) for number, case in enumerate(cases)]
+async def _compare(cases: Sequence[GrpcCase], scale: int) -> list[Pair]:
+    stages = [Stage(number, case, scale) for number, case in enumerate(cases)]
     observed = []
     try:
         for subject_class in (LoggingEnvoy, LoggingSidecar):
             async with subject_class([stage.service for stage in stages]) as subject:
-                observed.append(await _observe(stages, subject, settle_s))
+                observed.append(await _observe(stages, subject))
     finally:
         for stage in stages:
             stage.upstream.close()
@@ -187,21 +191,14 @@ async def _compare(cases: Sequence[GrpcCase], settle_s: float) -> list[tuple[Obs
 
 
 @pytest.fixture(scope="module")
-def compared(_envoy: None) -> dict[str, tuple[Observed, Observed]]:
-    """Return what Envoy and the sidecar made of each case; what differs is tried once more, patiently."""
-    first = asyncio.run(_compare(CASES, SETTLE_S))
-    found = {case.name: pair for case, pair in zip(CASES, first, strict=True)}
-    doubtful = [case for case in CASES if found[case.name][0] != found[case.name][1]]
-    if doubtful:
-        again = asyncio.run(_compare(doubtful, PATIENT_SETTLE_S))
-        found |= {case.name: pair for case, pair in zip(doubtful, again, strict=True)}
-    return found
+def compared(_envoy: None) -> dict[str, Pair]:
+    """Return what Envoy and the sidecar made of each case."""
+    pairs = patiently(CASES, lambda cases, scale: asyncio.run(_compare(cases, scale)), equal)
+    return {case.name: pair for case, pair in zip(CASES, pairs, strict=True)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_calls_end_and_hosts_are_judged_as_with_envoy(
-    case: GrpcCase, compared: dict[str, tuple[Observed, Observed]]
-) -> None:
+def test_calls_end_and_hosts_are_judged_as_with_envoy(case: GrpcCase, compared: dict[str, Pair]) -> None:
     envoy, sidecar = compared[case.name]
 
     assert attrs.asdict(sidecar) == attrs.asdict(envoy)

@@ -20,7 +20,7 @@ from tests.oracle.wire import Head
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("_envoy")]
 
 CASES = (*REQUESTS, *REFUSALS, *ANSWERS, *GRPC)
-ROUTE_TIMEOUT_MS = 500
+ROUTE_TIMEOUT_MS = 2_000
 # Envoy closes a refused connection only after a second, in case the client is still sending.
 CLOSE_DEADLINE_S = 3.0
 STAYS_OPEN_S = 0.1

@@ -11,12 +11,13 @@ import pytest
 from tests.oracle.client import Client, NoResponseError
 from tests.oracle.envoy import Envoy
 from tests.oracle.http2_cases import CASES, Http2Case
+from tests.oracle.patience import equal, patiently
 from tests.oracle.service import Service
 from tests.oracle.sidecar import Sidecar
 from tests.oracle.subject import Subject
 from tests.proxy.upstream.http2_upstream import Http2Request, Http2Upstream
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.usefixtures("_envoy")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("_envoy")]
 
 # Requests of one case go out in an order that both proxies see, and pass from one state of the host to the next.
 GAP_S = 0.03
@@ -55,14 +56,18 @@ class Observed:
     log: tuple[Any, ...] = ()
 
 
+Pair = tuple[Observed, Observed]
+
+
 class Stage:
     """A case's host and its service; `split` tells apart what the host has answered and what went wrong before.
 
     The threshold of each count is the number of requests, so that one charge too few or too many shows.
     """
 
-    def __init__(self, number: int, case: Http2Case, *, split: bool) -> None:
+    def __init__(self, number: int, case: Http2Case, scale: int, *, split: bool) -> None:
         self.case = case
+        self._scale = scale
         self.upstream = Http2Upstream(case.answer, **{k: v for k, v in case.upstream.items() if k != "closed"})
         self._number = number
         self._split = split
@@ -82,12 +87,14 @@ class Stage:
         }
         if self._split:
             rule |= {"splitExternalLocalOriginErrors": True, "consecutiveLocalOriginFailures": count}
+        fields = {"timeout_ms": 5_000, **self.case.service}
+        fields["timeout_ms"] *= self._scale
         self.service = Service(
             host=f"h{self._number:03}.oracle.test",
             addresses=[self.upstream.address],
             outlier_detection=rule,
             http2=True,
-            **{"timeout_ms": 5_000, **self.case.service},
+            **fields,
         )
 
     async def observe(self, subject: Subject) -> Observed:
@@ -97,9 +104,9 @@ class Stage:
         waiting = []
         for _ in range(self.case.together):
             waiting.append(asyncio.create_task(self._ask(subject)))
-            await asyncio.sleep(GAP_S)
+            await asyncio.sleep(GAP_S * self._scale)
         answers += await asyncio.gather(*waiting)
-        await asyncio.sleep(SETTLED_S)
+        await asyncio.sleep(SETTLED_S * self._scale)
         stats = await subject.stats(self.service.cluster_name, used_only=False)
         compared = [name for name in (*COUNTED, *DETECTED) if name not in self.case.differs]
         requests = [r for connection in self.upstream.connections[before:] for r in connection.requests.values()]
@@ -147,7 +154,7 @@ def _request_text(request: Http2Request) -> Any:
     return headers, request.body, request.trailers, request.complete, reset
 
 
-async def _observe_all(stages: list[Stage]) -> list[list[Observed]]:
+async def _observe_all(stages: Sequence[Stage]) -> list[Pair]:
     for stage in stages:
         await stage.open()
     observed = []
@@ -162,19 +169,22 @@ async def _observe_all(stages: list[Stage]) -> list[list[Observed]]:
     finally:
         for stage in stages:
             await stage.upstream.__aexit__()
-    return observed
+    return list(zip(*observed, strict=True))
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["merged", "split"])
-def compared(request: pytest.FixtureRequest, _envoy: None) -> Mapping[str, tuple[Observed, Observed]]:
+def compared(request: pytest.FixtureRequest, _envoy: None) -> Mapping[str, Pair]:
     """Return what Envoy and the sidecar made of every case, by its name."""
-    stages = [Stage(number, case, split=request.param) for number, case in enumerate(CASES)]
-    observed = asyncio.run(_observe_all(stages))
-    return dict(zip([case.name for case in CASES], zip(*observed, strict=True), strict=True))
+
+    def observe(cases: Sequence[Http2Case], scale: int) -> list[Pair]:
+        stages = [Stage(number, case, scale, split=request.param) for number, case in enumerate(cases)]
+        return asyncio.run(_observe_all(stages))
+
+    return dict(zip([case.name for case in CASES], patiently(CASES, observe, equal), strict=True))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_hosts_of_http2(case: Http2Case, compared: Mapping[str, tuple[Observed, Observed]]) -> None:
+def test_hosts_of_http2(case: Http2Case, compared: Mapping[str, Pair]) -> None:
     envoy, sidecar = compared[case.name]
 
     assert attrs.asdict(sidecar) == attrs.asdict(envoy)
