@@ -27,6 +27,7 @@ from proxy.codec.http2_session import Http2Session
 from proxy.http.client_socket import ClientSocket
 from proxy.http.connection_timers import DRAIN_TIMEOUT_MS, ConnectionTimers
 from proxy.http.http2_stream import WINDOW_FULL, DownstreamStream
+from proxy.http.premature_resets import PrematureResets
 from proxy.http.request_headers import REQUEST_HEADERS
 from proxy.router.exchange import Exchange
 from proxy.router.local_reply import LocalReply, protocol_error
@@ -35,12 +36,6 @@ if TYPE_CHECKING:
     from proxy.http.listener import Listener
 
 _OPTIONS = Http2Options(table=REQUEST_HEADERS)
-
-# Envoy's `overload.premature_reset_total_stream_count`: so many streams show what a client is up to.
-PREMATURE_RESET_STREAMS = 500
-
-# A stream that a client resets within this time, before any answer, was opened to be reset.
-PREMATURE_RESET_LIFETIME_MS = 1_000
 
 _DRAIN_PING = b"draining"
 
@@ -52,7 +47,6 @@ class Http2Connection(asyncio.Protocol):
     """One client; its streams are `DownstreamStream`s."""
 
     __slots__ = (
-        "_closed_requests",
         "_drain_ended",
         "_draining",
         "_feeding",
@@ -88,8 +82,7 @@ class Http2Connection(asyncio.Protocol):
         self._draining = False
         self._drain_ended = False  # the last stream that is served has been told
         self._requests_left = listener.options.max_requests_per_connection  # counted down from 0, it never is 0 again
-        self._closed_requests = 0
-        self._premature_resets = 0
+        self._premature_resets = PrematureResets()
         self._idle_since = self._time()
         self.session = Http2Session(client=False, options=_OPTIONS, stats=listener.stats.http2)
         self.socket = ClientSocket(transport, deadlines)
@@ -245,10 +238,11 @@ class Http2Connection(asyncio.Protocol):
         if self.session.has_stream(stream.stream_id):
             self._flushing[stream.stream_id] = now
         self._idle_since = now
-        self._closed_requests += 1
-        if reset_by_client and not stream.exchange.status and stream.duration_ms <= PREMATURE_RESET_LIFETIME_MS:
-            self._premature_resets += 1
-        self._check_premature_resets()
+        unanswered = reset_by_client and not stream.exchange.status
+        del stream.exchange  # the two hold each other
+        if self._premature_resets.on_stream_end(reset_unanswered=unanswered, lifetime_ms=stream.duration_ms):
+            self._listener.stats.downstream_rq_too_many_premature_resets += not self.closing
+            self._go_away_and_close(ErrorCode.ENHANCE_YOUR_CALM)
         if not self._feeding:
             self._close_if_done()
             self.schedule_write()
@@ -345,21 +339,12 @@ class Http2Connection(asyncio.Protocol):
             else:
                 stream.on_gone()
             self._listener.log(stream, stream.exchange)
+            del stream.exchange  # the two hold each other
 
     def _on_flushed(self, stream_id: int) -> None:
         """The client has taken the last of an answer, or wants no more of it."""
         del self._flushing[stream_id]
         self._idle_since = self._time()
-
-    def _check_premature_resets(self) -> None:
-        """End a connection of which half the streams are opened only to be reset.
-
-        Envoy: `ConnectionManagerImpl::maybeDrainDueToPrematureResets`.
-        """
-        if self._premature_resets * 2 >= max(self._closed_requests, PREMATURE_RESET_STREAMS):
-            self._premature_resets = 0
-            self._listener.stats.downstream_rq_too_many_premature_resets += 1
-            self._go_away_and_close(ErrorCode.ENHANCE_YOUR_CALM)
 
     def _start_drain(self) -> None:
         """Ask the client for no further streams; those that it opens before it hears of it are served.

@@ -7,7 +7,7 @@ import pytest
 from proxy.codec.http2_frames import PREFACE, ErrorCode
 from proxy.config.listener_options import ListenerOptions
 from proxy.http.connection_timers import REQUEST_HEAD_TIMEOUT_MS
-from proxy.http.http2_connection import PREMATURE_RESET_STREAMS
+from proxy.http.premature_resets import PREMATURE_RESET_STREAMS
 from proxy.testing import FaultyUpstream
 from tests.proxy.http.http2_client import GET, POST, Http2Client, connected
 from tests.proxy.http.http2_probes import frame, lines
