@@ -15,6 +15,7 @@ from proxy.config.destination_rule import (
 from proxy.config.issue import Report
 from proxy.config.message import Message, duration, enumeration, message, read_string, repeated
 from proxy.config.virtual_service import HttpRetry
+from proxy.config.visibility import PUBLIC
 
 _DEFAULT_CONNECT_TIMEOUT = 10_000_000_000
 _DEFAULT_DNS_REFRESH = 60_000_000_000
@@ -40,6 +41,21 @@ class MeshConfig(Message):
     def connect_timeout_ns(self) -> int:
         """The timeout of connects that no rule sets."""
         return self.connect_timeout or _DEFAULT_CONNECT_TIMEOUT
+
+    @property
+    def service_export(self) -> str:
+        """Who sees a service without exportTo."""
+        return next(iter(self.default_service_export_to), PUBLIC)
+
+    @property
+    def virtual_service_export(self) -> str:
+        """Who sees a VirtualService without exportTo."""
+        return next(iter(self.default_virtual_service_export_to), PUBLIC)
+
+    @property
+    def destination_rule_export(self) -> str:
+        """Who sees a DestinationRule without exportTo."""
+        return next(iter(self.default_destination_rule_export_to), PUBLIC)
 
     @property
     def dns_refresh_ns(self) -> int:

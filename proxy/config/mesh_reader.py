@@ -5,8 +5,10 @@ The file is ours, so everything that Istio would only warn about is refused as w
 
 from collections.abc import Mapping
 
+import attrs
+
 from outlier import ConfigError
-from proxy.config.document import DocumentError, read_documents
+from proxy.config.document import DocumentError, read_documents, value_at
 from proxy.config.issue import AS_WRITTEN, Report, StrictReport, format_path
 from proxy.config.mesh_config import MeshConfig, read_mesh_config
 from proxy.config.validate_destination_rule import check_traffic_policy
@@ -29,11 +31,10 @@ def read_mesh(text: str, place: str) -> MeshConfig:
         ConfigError: A field is unknown, or its value refused.
     """
     try:
-        content = read_documents(text)[0].value
+        document = read_documents(text)[0]
     except DocumentError as exc:
         raise ConfigError(place, "...", f"cannot be read: {exc.reason}") from exc
-    assert isinstance(content, Mapping)
-    value = content[_KEY]
+    value = value_at(document, (_KEY,))
     if value is None:
         return MeshConfig()
     if not isinstance(value, Mapping):
@@ -42,8 +43,9 @@ def read_mesh(text: str, place: str) -> MeshConfig:
     mesh = read_mesh_config(value, report)
     _check(mesh, report)
     for issue in report:
-        written = "..." if issue.value is AS_WRITTEN else issue.value_text
-        raise ConfigError(f"{place}.{format_path(issue.path)}", written, issue.rule)
+        if issue.value is AS_WRITTEN:
+            issue = attrs.evolve(issue, value=value_at(document, (_KEY, *issue.path)))
+        raise ConfigError(f"{place}.{format_path(issue.path)}", issue.value_text, issue.rule)
     return mesh
 
 

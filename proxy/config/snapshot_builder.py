@@ -21,7 +21,6 @@ from proxy.config.snapshot import EMPTY_SNAPSHOT, ConfigSnapshot
 from proxy.config.traffic_policy import effective_policy
 from proxy.config.virtual_service import HttpRoute
 from proxy.config.virtual_service_index import VirtualServiceIndex
-from proxy.config.visibility import PUBLIC
 
 _Hosts = dict[str, None]  # a set that keeps its order, so that equal input gives equal order
 
@@ -35,12 +34,10 @@ class SnapshotBuilder:
         self._rules = RuleIndex(
             domain=node.domain,
             root_namespace=node.root_namespace,
-            default_export_to=next(iter(mesh.default_destination_rule_export_to), PUBLIC),
+            default_export_to=mesh.destination_rule_export,
         )
-        self._services = ServiceIndex(node, default_export_to=next(iter(mesh.default_service_export_to), PUBLIC))
-        self._virtual_services = VirtualServiceIndex(
-            node, default_export_to=next(iter(mesh.default_virtual_service_export_to), PUBLIC)
-        )
+        self._services = ServiceIndex(node, default_export_to=mesh.service_export)
+        self._virtual_services = VirtualServiceIndex(node, default_export_to=mesh.virtual_service_export)
         self._routes = RouteBuilder(context, self.service, self._consistent_hash, self._virtual_services.http_routes)
         self._known: dict[str, Service] = {}
         self._endpoints: dict[tuple[str, int], tuple[Endpoint, ...]] = {}

@@ -8,8 +8,8 @@ import re
 import socket
 from collections.abc import Mapping, Sequence
 
-from proxy.config.durations import format_duration, is_valid_duration
-from proxy.config.issue import ABSENT, Path, Report
+from proxy.config.durations import is_valid_duration
+from proxy.config.issue import ABSENT, AS_WRITTEN, Path, Report
 
 _LABEL = r"[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?"
 _DNS_LABEL = re.compile(_LABEL)
@@ -70,7 +70,7 @@ def wildcard_domain_fault(domain: str) -> str | None:
 def check_duration(value_ns: int | None, path: Path, report: Report) -> None:
     """Report a duration that is below one millisecond or not whole milliseconds; unset is fine."""
     if value_ns is not None and not is_valid_duration(value_ns):
-        report.error(path, format_duration(value_ns), "must be at least 1ms, in whole milliseconds")
+        report.error(path, AS_WRITTEN, "must be at least 1ms, in whole milliseconds")
 
 
 def check_required_duration(value_ns: int | None, path: Path, report: Report) -> None:

@@ -22,11 +22,11 @@ def route_advice(config: StaticConfig, resource: Resource) -> Iterator[Issue]:
 
 
 def _virtual_service(config: StaticConfig, resource: Resource, body: VirtualService) -> Advice:
-    node = config.builder.context.node
+    node, mesh = config.builder.context.node, config.builder.context.mesh
     if body.gateways and MESH_GATEWAY not in body.gateways:
         yield ("gateways",), f"does not name {MESH_GATEWAY}, so sidecars ignore the resource"
         return
-    if not exported_to(body.export_to, resource.namespace, node.namespace):
+    if not exported_to(body.export_to, resource.namespace, node.namespace, mesh.virtual_service_export):
         yield ("exportTo",), f"the routes are not visible to a sidecar of namespace {node.namespace}"
         return
     for name, routes in (("tcp", body.tcp), ("tls", body.tls)):
@@ -65,6 +65,11 @@ def _route(config: StaticConfig, resource: Resource, route: HttpRoute, path: Pat
                 yield (*path, "fault", name), "without percentage it never fires"
     if route.retries is not None and route.retries.is_empty:
         yield (*path, "retries"), "an empty block switches retries off; leave it out for the default of 2"
+    node = config.builder.context.node
+    for index, match in enumerate(route.match):
+        if match is not None and not match.gateways and not match.source_labels.items() <= node.labels.items():
+            where = (*path, "match", index, "sourceLabels")
+            yield where, f"do not fit this sidecar (labels {dict(node.labels)}), so the match is ignored"
 
 
 def _delegate(config: StaticConfig, resource: Resource, route: HttpRoute, path: Path) -> Advice:

@@ -9,6 +9,8 @@ from proxy.config.static_config import StaticConfig
 from proxy.config.virtual_hosts import is_http_port
 from proxy.config.visibility import exported_to
 
+_WEIGHT_ZERO = "0 counts as 1, so the endpoint gets its share; leave the endpoint out to keep requests from it"
+
 
 def service_advice(config: StaticConfig, resource: Resource) -> Iterator[Issue]:
     """Yield what a ServiceEntry or WorkloadEntry will not do."""
@@ -20,8 +22,9 @@ def service_advice(config: StaticConfig, resource: Resource) -> Iterator[Issue]:
 
 
 def _entry(config: StaticConfig, resource: Resource, entry: ServiceEntry) -> Iterator[tuple[Path, str]]:
-    namespace = config.builder.context.node.namespace
-    if not exported_to(entry.export_to, resource.namespace, namespace):
+    context = config.builder.context
+    namespace = context.node.namespace
+    if not exported_to(entry.export_to, resource.namespace, namespace, context.mesh.service_export):
         yield ("exportTo",), f"the service is not visible to a sidecar of namespace {namespace}"
         return
     if entry.resolution is Resolution.NONE:
@@ -38,6 +41,9 @@ def _entry(config: StaticConfig, resource: Resource, entry: ServiceEntry) -> Ite
                 ("ports", index, "protocol"),
                 "the sidecar's listener is HTTP; requests to this port find no route (404)",
             )
+    for index in range(len(entry.endpoints)):
+        if config.written(resource, ("endpoints", index, "weight")) == 0:
+            yield ("endpoints", index, "weight"), _WEIGHT_ZERO
     for index, host in enumerate(entry.hosts):
         service = config.builder.service(host)
         if service is None:
@@ -63,3 +69,5 @@ def _workload(config: StaticConfig, resource: Resource) -> Iterator[Issue]:
     if not config.builder.selects(resource):
         rule = "no ServiceEntry of the namespace selects this workload, so it gets no traffic"
         yield config.issue(resource, ("labels",), rule)
+    if config.written(resource, ("weight",)) == 0:
+        yield config.issue(resource, ("weight",), _WEIGHT_ZERO)
