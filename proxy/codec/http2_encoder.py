@@ -44,10 +44,13 @@ def _integer(value: int, kind: int) -> bytes:
     return bytes(encoded)
 
 
+_LENGTHS = tuple(bytes((length,)) for length in range(127))
+
+
 def _string(text: bytes) -> bytes:
     """Return a string as it is: its length, seven bits of which stand in the first byte, and its bytes."""
     length = len(text)
-    return (bytes((length,)) if length < 127 else b"\x7f" + _integer(length, _INDEXED)[1:]) + text
+    return (_LENGTHS[length] if length < 127 else b"\x7f" + _integer(length, _INDEXED)[1:]) + text
 
 
 _INDICES = tuple(_integer(index, _INDEXED) for index in range(_STATIC_ENTRIES + 1 + DEFAULT_TABLE_BYTES // 32))
@@ -55,6 +58,15 @@ _STATIC_LINES = {line: _INDICES[index] for index, line in enumerate(HeaderTable.
 _STATIC_NAMES: dict[bytes, int] = {}
 for _index, (_name, _) in enumerate(HeaderTable.STATIC_TABLE, start=1):
     _STATIC_NAMES.setdefault(_name, _index)
+
+
+def _start(name: bytes, kind: int) -> bytes:
+    """Return a literal up to its value."""
+    static = _STATIC_NAMES.get(name)
+    return bytes((kind,)) + _string(name) if static is None else _integer(static, kind)
+
+
+_VARYING_STARTS = {name: _start(name, _WITHOUT_INDEXING) for name in _VARYING}
 
 
 class HeaderEncoder:
@@ -94,13 +106,12 @@ class HeaderEncoder:
 
     def _literal(self, line: tuple[bytes, bytes]) -> bytes:
         name, value = line
-        kind = _WITHOUT_INDEXING
-        if name in _SECRETS:
-            kind = _NEVER_INDEXED
-        elif name not in _VARYING and self._add(line):
-            kind = _WITH_INDEXING
-        static = _STATIC_NAMES.get(name)
-        start = bytes((kind,)) + _string(name) if static is None else _integer(static, kind)
+        start = _VARYING_STARTS.get(name)
+        if start is None:
+            if name in _SECRETS:
+                start = _start(name, _NEVER_INDEXED)
+            else:
+                start = _start(name, _WITH_INDEXING if self._add(line) else _WITHOUT_INDEXING)
         return start + _string(value)
 
     def _add(self, line: tuple[bytes, bytes]) -> bool:
