@@ -30,9 +30,11 @@ from tests.proxy.http.sidecar import CLUSTER, ManualClock, Sidecar, arrived, unt
 
 _ENVOY_TIMEOUT_MS = 15_000  # a route's own default, which the recordings run with
 
-# Virtual time goes on by such a step after so many turns of the loop in which nothing came to an end.
+# Virtual time goes on by such a step after so many turns of the loop in which nothing came to an end, and after as
+# much real time as the kernel of a busy machine may need to carry bytes from one socket to another.
 _STEP_MS = 5
 _IDLE_TURNS = 20
+_IDLE_S = 0.001
 
 
 def retries(retry_on: str = "", num_retries: int = 2, **fields: Any) -> RetryPolicy:
@@ -141,6 +143,7 @@ async def _pass_time(clock: ManualClock, answer: asyncio.Future[Response]) -> No
     while not answer.done():
         for _ in range(_IDLE_TURNS):
             await asyncio.sleep(0)
+        await asyncio.wait((answer,), timeout=_IDLE_S)
         clock.advance(_STEP_MS)
 
 

@@ -105,7 +105,7 @@ class TestUseClientProtocol:
 async def test_health_pings_of_a_new_configuration_hold_for_new_connections():
     async with Http2Upstream() as upstream, Sidecar(upstream.address, h2_upstream=HTTP2) as sidecar:
         await (await sidecar.client()).get()
-        options = Http2Options(keepalive_interval_ms=10, keepalive_timeout_ms=1_000)
+        options = Http2Options(keepalive_interval_ms=10, keepalive_timeout_ms=30_000)
         sidecar.apply(cluster_config([upstream.address], h2_upstream=options))
         upstream.connections[0].abort()
         await until(lambda: sidecar.stat("upstream_cx_active") == 0)
