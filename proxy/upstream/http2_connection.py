@@ -48,6 +48,7 @@ class Http2Connection(asyncio.Protocol):
 
     __slots__ = (
         "_attempt",
+        "_flush_scheduled",
         "_keepalive",
         "_streams",
         "_transport",
@@ -69,6 +70,7 @@ class Http2Connection(asyncio.Protocol):
         self._attempt = attempt
         self._streams: dict[int, UpstreamStream] = {}
         self._keepalive: Http2Keepalive | None = None
+        self._flush_scheduled = False
         self.closed = False
         self.draining = False
         self.idle_since = 0.0
@@ -101,8 +103,15 @@ class Http2Connection(asyncio.Protocol):
         if self._streams.pop(stream.id, None) is not None:
             self.pool.on_stream_closed(self)
 
+    def schedule_flush(self) -> None:
+        """Write soon: what several requests have to say in one turn of the loop goes out in one piece."""
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self.pool.loop.call_soon(self.flush)
+
     def flush(self) -> None:
         """Write what the session has to say."""
+        self._flush_scheduled = False
         data = self.session.take_output()
         if data and not self.closed:
             self.pool.stats.upstream_cx_tx_bytes_total += len(data)

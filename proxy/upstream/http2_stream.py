@@ -68,7 +68,7 @@ class UpstreamStream:
         connection = self._connection
         connection.session.send_headers(self.id, lines, end_stream=end_stream)
         if end_stream:
-            connection.flush()
+            connection.schedule_flush()
         else:
             self.on_writable()
 
@@ -83,18 +83,18 @@ class UpstreamStream:
         self._request_sent = True
         connection = self._connection
         connection.session.send_end(self.id, trailers)
-        connection.flush()
+        connection.schedule_flush()
 
     def flush(self) -> None:
         """Write what was encoded since the last write."""
-        self._connection.flush()
+        self._connection.schedule_flush()
 
     def reset(self) -> None:
         """Give the request up; the connection and its other requests go on."""
         self.decoder = None
         self._reset()
         self._connection.remove(self)
-        self._connection.flush()
+        self._connection.schedule_flush()
 
     def pause_reading(self) -> None:
         """Take no more of the response than the stream's window lets come."""
@@ -108,7 +108,7 @@ class UpstreamStream:
         size, self._unconsumed = self._unconsumed, 0
         if size:
             self._connection.session.consume(self.id, size)
-            self._connection.flush()
+            self._connection.schedule_flush()
 
     # From the connection
 
