@@ -11,6 +11,8 @@ from typing import Self
 from benchmarks.processes import free_port, require
 
 START_DEADLINE_S = 10.0
+GRPC_PATH = "/grpc"
+GRPC_MESSAGE = b"\x00\x00\x00\x00\x05hello"
 
 
 def parse_size(text: str) -> int:
@@ -20,18 +22,30 @@ def parse_size(text: str) -> int:
 
 
 class Nginx:
-    """One upstream that serves a file `/<size>` for each size, at one loopback address or more; a context manager."""
+    """One upstream that serves a file `/<size>` for each size, at one loopback address or more; a context manager.
 
-    def __init__(self, directory: Path, sizes: list[str], *, addresses: int = 1) -> None:
+    With `http2` it speaks that, with prior knowledge, and answers gRPC calls of `GRPC_PATH` with one short message.
+    """
+
+    def __init__(self, directory: Path, sizes: list[str], *, addresses: int = 1, http2: bool = False) -> None:
         self._command = require("nginx", "the package nginx")
         self.port = free_port()
         self.addresses = [f"127.0.0.{number}:{self.port}" for number in range(1, addresses + 1)]
         self.address = self.addresses[0]
-        listen = " ".join(f"listen {address} backlog=4096 reuseport;" for address in self.addresses)
+        protocol = "http2 " if http2 else ""
+        listen = " ".join(f"listen {address} {protocol}backlog=4096 reuseport;" for address in self.addresses)
         self._root = directory / f"nginx-{self.port}"
         self._root.mkdir()
         for size in sizes:
             (self._root / size).write_bytes(b"x" * parse_size(size))
+        grpc = ""
+        if http2:
+            (self._root / GRPC_PATH[1:]).write_bytes(GRPC_MESSAGE)
+            # A static file answers no POST, unless the refusal's page is that file.
+            grpc = (
+                f"location = {GRPC_PATH} {{ error_page 405 =200 {GRPC_PATH}; types {{ }} "
+                "default_type application/grpc; add_trailer grpc-status 0 always; }"
+            )
         self._config = self._root / "nginx.conf"
         self._config.write_text(
             f"""
@@ -42,7 +56,7 @@ class Nginx:
               open_file_cache max=100; etag off; default_type application/octet-stream;
               client_body_temp_path {self._root}; proxy_temp_path {self._root}; fastcgi_temp_path {self._root};
               uwsgi_temp_path {self._root}; scgi_temp_path {self._root};
-              server {{ {listen} root {self._root}; }}
+              server {{ {listen} root {self._root}; {grpc} }}
             }}
             """
         )
