@@ -56,7 +56,8 @@ class Claim:
         rounded = {
             key: significant(value) if isinstance(value, float) else value for key, value in attrs.asdict(self).items()
         }
-        return {key: value for key, value in rounded.items() if value is not None} | {"kept": self.kept}
+        message = {key: value for key, value in rounded.items() if value is not None}
+        return message if self.limit is None else message | {"kept": self.kept}
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Self:

