@@ -50,6 +50,7 @@ class Http2Connection(asyncio.Protocol):
         "_attempt",
         "_flush_scheduled",
         "_keepalive",
+        "_stream_limit",
         "_streams",
         "_transport",
         "closed",
@@ -68,6 +69,7 @@ class Http2Connection(asyncio.Protocol):
         self.host = pool.host
         self.session = Http2Session(client=True, options=_OPTIONS, stats=pool.http2_stats)
         self._attempt = attempt
+        self._stream_limit = pool.max_concurrent_streams
         self._streams: dict[int, UpstreamStream] = {}
         self._keepalive: Http2Keepalive | None = None
         self._flush_scheduled = False
@@ -86,9 +88,7 @@ class Http2Connection(asyncio.Protocol):
     @property
     def has_capacity(self) -> bool:
         """Whether the connection can take one more request."""
-        if self.closed or self.draining:
-            return False
-        return len(self._streams) < min(self.pool.max_concurrent_streams, self.session.peer_max_concurrent_streams)
+        return len(self._streams) < self._stream_limit and not self.draining and not self.closed
 
     def attach(self, decoder: ResponseDecoder) -> RequestEncoder:
         """Give a request its stream."""
@@ -203,6 +203,7 @@ class Http2Connection(asyncio.Protocol):
             if (stream := self._streams.get(event.stream_id)) is not None:
                 stream.on_window_open()
         elif isinstance(event, SettingsReceived):
+            self._stream_limit = min(self.pool.max_concurrent_streams, self.session.peer_max_concurrent_streams)
             self.pool.on_capacity(self)
         elif isinstance(event, PingAck):
             if self._keepalive is not None:
