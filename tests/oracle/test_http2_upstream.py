@@ -19,6 +19,8 @@ from tests.proxy.upstream.http2_upstream import Http2Request, Http2Upstream
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("_envoy")]
 
+# Cases side by side; more of them would keep each other waiting.
+AT_ONCE = 6
 # Requests of one case go out in an order that both proxies see, and pass from one state of the host to the next.
 GAP_S = 0.03
 # Resets by us reach the host, and idle connections their end, a moment after the client has its answer.
@@ -161,7 +163,10 @@ async def _observe_all(stages: Sequence[Stage]) -> list[Pair]:
     try:
         for subject_class in (Envoy, Sidecar):
             async with subject_class([stage.service for stage in stages], access_log=True) as subject:
-                seen = [await stage.observe(subject) for stage in stages]
+                seen: list[Observed] = []
+                for start in range(0, len(stages), AT_ONCE):
+                    group = stages[start : start + AT_ONCE]
+                    seen += await asyncio.gather(*(stage.observe(subject) for stage in group))
                 lines = await _access_log(subject, sum(len(one.answers) for one in seen))
                 observed.append(
                     [attrs.evolve(one, log=stage.logged(lines)) for stage, one in zip(stages, seen, strict=True)]
