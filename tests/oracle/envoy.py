@@ -17,7 +17,7 @@ from tests.oracle.service import AIM_HEADER, Service
 from tests.oracle.subject import Subject
 
 ENVOY_RELEASE = "1.40."
-START_DEADLINE_S = 30.0
+START_DEADLINE_S = 120.0
 _EXTENSIONS = "type.googleapis.com/envoy.extensions"
 # The fields of the sidecar's own access log.
 _ACCESS_LOG_FIELDS = {

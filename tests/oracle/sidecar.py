@@ -11,7 +11,7 @@ import yaml
 from tests.oracle.service import AIM_HEADER, RETRY_ON, Service
 from tests.oracle.subject import Subject
 
-START_DEADLINE_S = 30.0
+START_DEADLINE_S = 120.0
 
 
 class Sidecar(Subject):

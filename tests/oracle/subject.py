@@ -14,7 +14,7 @@ from typing import Any, Self
 import aiohttp
 import attrs
 
-STOP_DEADLINE_S = 10.0
+STOP_DEADLINE_S = 60.0
 
 
 @attrs.frozen
