@@ -28,8 +28,9 @@ from proxy.codec.joined_headers import append_header
 _CONNECTION_HEADERS = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
+_REQUEST_PSEUDO_HEADERS = frozenset((b":method", b":scheme", b":authority", b":path"))
+_METHODS = frozenset((b"GET", b"POST", b"PUT", b"DELETE", b"PATCH", b"HEAD", b"OPTIONS"))  # which need no closer look
 _METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_FORBIDDEN_IN_TARGETS = re.compile(rb"[\x00-\x20\x7f]")
 _FORBIDDEN_IN_VALUES = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 # Names seen and found sound; as many as a `HeaderTable` remembers.
@@ -57,26 +58,31 @@ def read_request_head(lines: HeaderList, options: Http2Options, *, end_stream: b
             raise malformed(f"{name!r} is there twice")
         pseudo[name] = value
         count += 1
-    method = pseudo.pop(b":method", b"")
-    authority = pseudo.pop(b":authority", None)
-    path = pseudo.pop(b":path", None)
-    scheme = pseudo.pop(b":scheme", None)
-    if pseudo or not _METHOD.fullmatch(method):
-        raise malformed("unknown pseudo-headers, or no method")
+    if not _REQUEST_PSEUDO_HEADERS.issuperset(pseudo):
+        raise malformed("unknown pseudo-headers")
+    method = pseudo.get(b":method", b"")
+    authority = pseudo.get(b":authority")
+    path = pseudo.get(b":path")
+    scheme = pseudo.get(b":scheme")
+    if method not in _METHODS and not _METHOD.fullmatch(method):
+        raise malformed("no method")
     if method == b"CONNECT":
         if authority is None or path is not None or scheme is not None:
             raise malformed("CONNECT takes an authority and nothing else")
         path = b""
-    elif not path or not scheme or _FORBIDDEN_IN_TARGETS.search(path):
-        raise malformed("no path, no scheme, or a path that is none")
+    elif not path or not scheme:
+        raise malformed("no path or no scheme")
     elif path[:1] != b"/" and not (path == b"*" and method == b"OPTIONS"):
         raise malformed("the path does not begin with a slash")
     headers: HeaderList = [(b"host", b"")]
     head = RequestHead(method, path, b"", headers, 0)
     host = _read_lines(lines, count, headers, head, options)
     authority = host if authority is None else authority
-    if not authority or _FORBIDDEN_IN_TARGETS.search(authority):
-        raise malformed("no authority, or one that is none")
+    if not authority:
+        raise malformed("no authority")
+    target = authority + path
+    if b" " in target or b"\t" in target:  # other control characters are in no value
+        raise malformed("a blank in the path or the authority")
     if b"#" in path:
         raise ProtocolError("path_normalization_failed", body=b"")
     head.http2 = True
@@ -154,15 +160,16 @@ def _check(lines: HeaderList, start: int, options: Http2Options) -> None:
     """Check the number and size of all lines, all values, and the names behind the pseudo-headers."""
     if len(lines) > options.max_headers:
         raise too_large("http2.too_many_headers")
-    size = 0
-    for name, value in lines:
-        size += len(name) + len(value) + 4
-    if size > options.max_head_bytes:
+    if not lines:
+        return
+    names, values = zip(*lines, strict=True)
+    text = b"".join(values)
+    if len(text) + sum(map(len, names)) + 4 * len(lines) > options.max_head_bytes:
         raise too_large("http2.headers_too_large")
-    if _FORBIDDEN_IN_VALUES.search(b"".join([value for _, value in lines])):
+    if _FORBIDDEN_IN_VALUES.search(text):
         raise malformed("a control character in a value")
-    for name, _ in lines[start:] if start else lines:
-        if name not in _sound_names:
+    if not _sound_names.issuperset(names[start:]):
+        for name in names[start:]:
             _check_name(name)
 
 
@@ -189,8 +196,7 @@ def _read_lines(
     marks = 0
     host = None
     crumbs: list[bytes] = []
-    for index in range(start, len(lines)):
-        line = lines[index]
+    for line in lines[start:]:
         name, value = line
         mark = table[name][1]
         if mark is None:
