@@ -52,7 +52,8 @@ class GrpcCase:
     """Unary calls one after the other; `scripts` are what the host does, one for each call that reaches it.
 
     `calls` is how many are made; 0 is as many as there are scripts. `refuse` closes the host's port. `cancel` lets the
-    client give up as soon as the host has its request. `retries` are made on Istio's default conditions.
+    client give up as soon as the host has its request. `deadline` is a `grpc-timeout` that only the proxy heeds.
+    `retries` are made on Istio's default conditions.
     """
 
     name: str
@@ -63,6 +64,7 @@ class GrpcCase:
     retries: int = 0
     refuse: bool = False
     cancel: bool = False
+    deadline: str = ""
 
 
 def repeated(name: str, script: Script, **fields: Any) -> GrpcCase:
@@ -121,6 +123,9 @@ CASES = (
     # Time.
     repeated("timeout before headers", (), timeout_ms=HANG_TIMEOUT_MS),
     repeated("timeout after headers", (host.head(), host.message()), timeout_ms=HANG_TIMEOUT_MS),
+    repeated("deadline of the client", (), deadline="300m"),
+    repeated("deadline of the client, in the middle", (host.head(), host.message()), deadline="300m"),
+    repeated("split, deadline of the client", (), deadline="300m", rule=SPLIT_RULE),
     GrpcCase(name="client cancels", scripts=((),) * 5, cancel=True),
     # Failures that no host has answered stand for themselves.
     repeated("split, unavailable in the headers", trailers_only(14), rule=SPLIT_RULE),

@@ -102,7 +102,8 @@ class Stage:
 
     async def _call(self, channel: grpc.aio.Channel) -> str:
         self.reached.clear()
-        call = channel.unary_unary("/oracle.Service/Call")(b"request")
+        metadata = (("grpc-timeout", self.case.deadline),) if self.case.deadline else None
+        call = channel.unary_unary("/oracle.Service/Call")(b"request", metadata=metadata)
         if self.case.cancel:
             reached = asyncio.ensure_future(self.reached.wait())
             answered = asyncio.ensure_future(call.code())
