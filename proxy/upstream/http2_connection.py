@@ -35,10 +35,14 @@ if TYPE_CHECKING:
 # A stream may be this far ahead of its client; Envoy's 16 MiB would have to be kept for each client that stops reading.
 STREAM_WINDOW_BYTES = 1024 * 1024
 
+# Until so many clients have stopped reading, none of them keeps the others of its connection waiting.
+CONNECTION_WINDOW_BYTES = 256 * STREAM_WINDOW_BYTES
+
 _OPTIONS = Http2Options(
     table=RESPONSE_HEADERS,
     max_head_bytes=MAX_HEAD_BYTES,
     stream_window_bytes=STREAM_WINDOW_BYTES,
+    connection_window_bytes=CONNECTION_WINDOW_BYTES,
     high_water_bytes=WRITE_HIGH_WATER_BYTES,
 )
 

@@ -26,6 +26,9 @@ from proxy.upstream.tls import UpstreamTlsSocket
 
 DEFAULT_CONCURRENT_STREAMS = 1_024  # Envoy's, on one connection
 
+# Envoy's `DEFAULT_MAX_STREAMS`: a connection has numbers for twice as many, and is replaced long before they run out.
+MAX_REQUESTS = 1 << 29
+
 _DEFAULTS = Http2Options()
 
 
@@ -131,8 +134,7 @@ class Http2Pool(ConnectionPool):
         """A connection has taken a request."""
         if connection in self._idle:
             self._idle.remove(connection)
-        limit = self.config.max_requests_per_connection
-        if limit and connection.requests >= limit:
+        if connection.requests >= (self.config.max_requests_per_connection or MAX_REQUESTS):
             self.stats.upstream_cx_max_requests += 1
             connection.draining = True
         self.on_capacity(connection)
@@ -161,9 +163,8 @@ class Http2Pool(ConnectionPool):
         return None if self._tls is None else self._tls.http2_context()
 
     def _connecting_capacity(self) -> int:
-        per_connection = self.max_concurrent_streams
-        limit = self.config.max_requests_per_connection
-        return len(self._attempts) * (min(per_connection, limit) if limit else per_connection)
+        limit = self.config.max_requests_per_connection or MAX_REQUESTS
+        return len(self._attempts) * min(self.max_concurrent_streams, limit)
 
     def _count_protocol(self) -> None:
         self.stats.upstream_cx_http2_total += 1

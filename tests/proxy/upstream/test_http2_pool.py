@@ -180,6 +180,20 @@ async def test_connection_carries_at_most_so_many_requests(limit, expected):
         await until(lambda: sum(connection.closed for connection in upstream.connections) == 5 // limit)
 
 
+@pytest.mark.parametrize(("before", "connections"), [(2**29 - 2, 1), (2**29 - 1, 2)])
+async def test_connection_is_replaced_before_its_numbers_run_out(before, connections):
+    async with Http2Upstream() as upstream, Sidecar(upstream.address, h2_upstream=HTTP2) as sidecar:
+        client = await sidecar.client()
+        await client.get()
+        (connection,) = sidecar.cluster.hosts[0].pool._ready
+        connection.requests = before
+        for _ in range(2):
+            assert (await client.get()).status == 200
+
+        assert len(upstream.connections) == connections
+        assert sidecar.stat("upstream_cx_max_requests") == 1
+
+
 async def test_connections_are_opened_for_no_more_than_they_may_carry(gate):
     async with (
         Http2Upstream(gate.answer) as upstream,
