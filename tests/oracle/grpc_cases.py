@@ -52,7 +52,8 @@ class GrpcCase:
     """Unary calls one after the other; `scripts` are what the host does, one for each call that reaches it.
 
     `calls` is how many are made; 0 is as many as there are scripts. `refuse` closes the host's port. `cancel` lets the
-    client give up as soon as the host has its request. `deadline` is a `grpc-timeout` that only the proxy heeds.
+    client give up as soon as the host has its request. `deadline_ms` (0: none) is one that
+    only the proxy heeds.
     `retries` are made on Istio's default conditions.
     """
 
@@ -64,7 +65,7 @@ class GrpcCase:
     retries: int = 0
     refuse: bool = False
     cancel: bool = False
-    deadline: str = ""
+    deadline_ms: int = 0
 
 
 def repeated(name: str, script: Script, **fields: Any) -> GrpcCase:
@@ -123,9 +124,9 @@ CASES = (
     # Time.
     repeated("timeout before headers", (), timeout_ms=HANG_TIMEOUT_MS),
     repeated("timeout after headers", (host.head(), host.message()), timeout_ms=HANG_TIMEOUT_MS),
-    repeated("deadline of the client", (), deadline="300m"),
-    repeated("deadline of the client, in the middle", (host.head(), host.message()), deadline="300m"),
-    repeated("split, deadline of the client", (), deadline="300m", rule=SPLIT_RULE),
+    repeated("deadline of the client", (), deadline_ms=HANG_TIMEOUT_MS),
+    repeated("deadline of the client, in the middle", (host.head(), host.message()), deadline_ms=HANG_TIMEOUT_MS),
+    repeated("split, deadline of the client", (), deadline_ms=HANG_TIMEOUT_MS, rule=SPLIT_RULE),
     GrpcCase(name="client cancels", scripts=((),) * 5, cancel=True),
     # Failures that no host has answered stand for themselves.
     repeated("split, unavailable in the headers", trailers_only(14), rule=SPLIT_RULE),

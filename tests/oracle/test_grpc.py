@@ -69,6 +69,7 @@ class Stage:
     def __init__(self, number: int, case: GrpcCase, scale: int) -> None:
         self.case = case
         self._settle_s = SETTLE_S * scale
+        self._deadline_ms = case.deadline_ms * scale
         self.upstream = GrpcUpstream(self._next_script)
         self.reached = asyncio.Event()
         self._scripts: list[Script] = []
@@ -102,7 +103,7 @@ class Stage:
 
     async def _call(self, channel: grpc.aio.Channel) -> str:
         self.reached.clear()
-        metadata = (("grpc-timeout", self.case.deadline),) if self.case.deadline else None
+        metadata = (("grpc-timeout", f"{self._deadline_ms}m"),) if self._deadline_ms else None
         call = channel.unary_unary("/oracle.Service/Call")(b"request", metadata=metadata)
         if self.case.cancel:
             reached = asyncio.ensure_future(self.reached.wait())
