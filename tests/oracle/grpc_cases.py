@@ -52,8 +52,7 @@ class GrpcCase:
     """Unary calls one after the other; `scripts` are what the host does, one for each call that reaches it.
 
     `calls` is how many are made; 0 is as many as there are scripts. `refuse` closes the host's port. `cancel` lets the
-    client give up as soon as the host has its request. `deadline_ms` (0: none) is one that
-    only the proxy heeds.
+    client give up as soon as the host has its request. `deadline_ms` (0: none) is one that only the proxy heeds.
     `retries` are made on Istio's default conditions.
     """
 
