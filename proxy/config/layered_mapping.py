@@ -59,7 +59,7 @@ class LayeredMapping(Mapping[K, V]):
         version._shared, version._own, version._length = shared, own, length
         version._written_out, version._before = self._written_out, self._before
         if len(own) > max(_SMALLEST_LIMIT, math.isqrt(len(shared))):
-            version._shared, version._own = version._plain(), {}
+            version._shared, version._own = version.plain(), {}
             version._written_out, version._before = object(), (self._written_out, tuple(own))
         return version
 
@@ -72,7 +72,7 @@ class LayeredMapping(Mapping[K, V]):
             return {**before._own, **dict.fromkeys(keys), **self._own}
         return None
 
-    def _plain(self) -> dict[K, V]:
+    def plain(self) -> dict[K, V]:
         """Return all items as a dictionary, which nobody must change."""
         if not self._own:
             return self._shared
@@ -95,15 +95,15 @@ class LayeredMapping(Mapping[K, V]):
         return key in self._shared if value is _SHARED else value is not _REMOVED
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._plain())
+        return iter(self.plain())
 
     def items(self) -> ItemsView[K, V]:
         """All items, at the price of one copy."""
-        return self._plain().items()
+        return self.plain().items()
 
     def values(self) -> ValuesView[V]:
         """All values, at the price of one copy."""
-        return self._plain().values()
+        return self.plain().values()
 
     def __len__(self) -> int:
         return self._length
@@ -114,10 +114,14 @@ def differing_keys(before: Mapping[K, V], after: Mapping[K, V]) -> list[K]:
 
     Costs little for successive versions of a `LayeredMapping`, one look at every item for other mappings.
     """
-    candidates: Mapping[K, Any] | None = None
     if isinstance(before, LayeredMapping) and isinstance(after, LayeredMapping):
         candidates = after.candidates(before)
-    if candidates is None:
-        before, after = dict(before.items()), dict(after.items())
-        candidates = after | before
-    return [key for key in candidates if before.get(key) is not after.get(key)]
+        if candidates is not None:
+            return [key for key in candidates if before.get(key) is not after.get(key)]
+    old, new = _as_dict(before), _as_dict(after)
+    return [key for key, value in new.items() if old.get(key) is not value] + [key for key in old if key not in new]
+
+
+def _as_dict(mapping: Mapping[K, V]) -> Mapping[K, V]:
+    """Return what is looked up fastest."""
+    return mapping.plain() if isinstance(mapping, LayeredMapping) else mapping

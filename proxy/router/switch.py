@@ -45,7 +45,9 @@ class Switch:
         """
         self.close()
         hosts = snapshot.routes.hosts
-        size = self._cluster_manager.plan(snapshot.clusters) + len(differing_keys(self._hosts, hosts))
+        size = self._cluster_manager.plan(snapshot.clusters)
+        if size <= _SMALL:
+            size += len(differing_keys(self._hosts, hosts))
         if at_once or size <= _SMALL:
             _do(self._cluster_manager.update())
             if at_once or self._cluster_manager.initialized:

@@ -9,11 +9,11 @@ from proxy.config.node import NodeConfig
 from proxy.config.resource import Contents
 from proxy.config.snapshot import ConfigSnapshot
 from proxy.push.pipeline import ConfigPipeline
-from proxy.router.route_table import Routes
+from proxy.router.route_table import Routes, RouteTable
 from proxy.router.switch import Switch
 from proxy.stats import StatsStore
 from tests.proxy.cluster.environment import live_environment
-from tests.proxy.config.resources import routes, service
+from tests.proxy.config.resources import routes, rule, service
 from tests.proxy.http.sidecar import until
 
 BIG = 40
@@ -103,3 +103,17 @@ async def test_routes_that_did_not_change_are_not_made_ready_again(subject):
     assert subject.routes.table.find(b"s1") is kept
     assert subject.routes.table.find(b"s2") is not changed
     assert subject.routes.table.find(b"s2").routes[0].timeout_ms == 1_000
+
+
+async def test_a_change_in_a_big_mesh_touches_nothing_else(subject, monkeypatch):
+    subject.put("a", *services(400))
+    await until(lambda: subject.switched)
+    rerouted, looked_at = [], []
+    replace, look_at = RouteTable.replace, ClusterManager._look_at
+    monkeypatch.setattr(RouteTable, "replace", lambda self, *host: rerouted.append(host[0]) or replace(self, *host))
+    monkeypatch.setattr(ClusterManager, "_look_at", lambda self, name: looked_at.append(name) or look_at(self, name))
+    subject.put("v", routes("v", "{hosts: [s7], http: [{timeout: 1s, route: [{destination: {host: s7}}]}]}"))
+    subject.put("r", rule("r", "{host: s8, trafficPolicy: {connectionPool: {tcp: {connectTimeout: 1s}}}}"))
+
+    assert rerouted == ["s7.default.svc.cluster.local"]
+    assert looked_at == ["outbound|80||s8.default.svc.cluster.local"]
