@@ -13,7 +13,6 @@ from tests.oracle.subject import Subject
 from tests.oracle.verdict import differences
 
 # A repetition gives Envoy's other thread more time, and few scenarios share the machine.
-PATIENT_SETTLE_S = 0.1
 PATIENT_CONCURRENT_SCENARIOS = 8
 
 MakeSubject = Callable[[Sequence[Service]], Subject]
@@ -60,11 +59,10 @@ def compare(scenarios: Sequence[Scenario], subjects: Sequence[MakeSubject]) -> l
     repeated: set[str] = set()
 
     def observe(chosen: Sequence[Scenario], scale: int) -> list[list[str]]:
-        if scale == 1:
-            return asyncio.run(_differences(chosen, subjects, SETTLE_S, CONCURRENT_SCENARIOS))
-        repeated.update(scenario.name for scenario in chosen)
+        if scale > 1:
+            repeated.update(scenario.name for scenario in chosen)
         slower = [scenario.slower(scale) for scenario in chosen]
-        return asyncio.run(_differences(slower, subjects, PATIENT_SETTLE_S * scale, PATIENT_CONCURRENT_SCENARIOS))
+        return asyncio.run(_differences(slower, subjects, scale))
 
     found = patiently(scenarios, observe, lambda _, differing: not differing)
     return [
@@ -73,8 +71,8 @@ def compare(scenarios: Sequence[Scenario], subjects: Sequence[MakeSubject]) -> l
     ]
 
 
-async def _differences(
-    scenarios: Sequence[Scenario], subjects: Sequence[MakeSubject], settle_s: float, concurrent: int
-) -> list[list[str]]:
+async def _differences(scenarios: Sequence[Scenario], subjects: Sequence[MakeSubject], scale: int) -> list[list[str]]:
+    settle_s = SETTLE_S * scale**1.5  # almost a second in the end
+    concurrent = CONCURRENT_SCENARIOS if scale == 1 else PATIENT_CONCURRENT_SCENARIOS
     compared = await transcripts(scenarios, subjects, settle_s=settle_s, concurrent=concurrent)
     return [differences(scenario, *pair) for scenario, *pair in zip(scenarios, *compared, strict=True)]
