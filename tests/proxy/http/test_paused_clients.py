@@ -25,20 +25,23 @@ async def test_by_an_answer_that_comes_before_the_host_has_taken_all():
 
 async def test_by_an_attempt_that_is_given_up():
     policy = RetryPolicy(num_retries=1, retry_on="5xx", base_interval_ms=1)
-    async with GatedUpstream(statuses={"/": 503}) as bad, FaultyUpstream() as good:
-        async with Sidecar(bad.address, good, route={"retry": policy}) as sidecar:
-            in_turn = iter(sidecar.cluster.hosts)
-            sidecar.cluster.load_balancer.choose_host = lambda _: next(in_turn)
-            client = await sidecar.client()
-            client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc")
-            await until(lambda: bad.paths)
-            exchange_of(sidecar).on_upstream_writable(writable=False)
-            bad.release()
-            await arrived(good)
-            client.send(b"def")
+    async with (
+        GatedUpstream(statuses={"/": 503}) as bad,
+        FaultyUpstream() as good,
+        Sidecar(bad.address, good, route={"retry": policy}) as sidecar,
+    ):
+        in_turn = iter(sidecar.cluster.hosts)
+        sidecar.cluster.load_balancer.choose_host = lambda _: next(in_turn)
+        client = await sidecar.client()
+        client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc")
+        await until(lambda: bad.paths)
+        exchange_of(sidecar).on_upstream_writable(writable=False)
+        bad.release()
+        await arrived(good)
+        client.send(b"def")
 
-            assert (await client.response("POST")).status == 200
-            assert bytes(good.requests[0].body) == b"abcdef"
+        assert (await client.response("POST")).status == 200
+        assert bytes(good.requests[0].body) == b"abcdef"
 
 
 async def test_pauses_and_resumes_are_counted_once_each():
