@@ -129,7 +129,7 @@ class Cluster:
         self._stop()
         for host in self.hosts:
             if host.pool is not None:
-                host.pool.drain()
+                host.pool.retire()
 
     def close(self) -> None:
         """Stop at once."""
@@ -256,7 +256,7 @@ class Cluster:
             del self._hosts_by_monitor[host.monitor]
             self.detector.remove_host(host.monitor)
         if host.pool is not None:
-            host.pool.drain()
+            host.pool.retire()
 
     def _arm_cleanup(self) -> None:
         self._cleanup = self._environment.loop.call_later(CLEANUP_INTERVAL_MS / 1000, self._remove_unused)

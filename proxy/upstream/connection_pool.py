@@ -53,6 +53,7 @@ class ConnectionPool:
         "_idle",
         "_pending",
         "_resources",
+        "_retired",
         "_server_name",
         "_sweep_timeout_ms",
         "_tls",
@@ -86,6 +87,7 @@ class ConnectionPool:
         self._idle: list[PooledConnection] = []  # the one used last is at the end and is used next
         self._pending: deque[PoolClient] = deque()
         self._attempts: set[ConnectAttempt] = set()
+        self._retired = False
         self._sweep_timeout_ms = 0  # the idle timeout that a sweep is set with; 0 when none is
 
     @property
@@ -128,6 +130,11 @@ class ConnectionPool:
         for connection in tuple(self._idle):
             connection.close()
 
+    def retire(self) -> None:
+        """Drain for good: the host is gone, and what a late retry opens closes behind it."""
+        self._retired = True
+        self.drain()
+
     def close(self) -> None:
         """Close everything at once; requests in flight are reset."""
         for attempt in tuple(self._attempts):
@@ -147,7 +154,7 @@ class ConnectionPool:
         if self._tls is not None:
             self._tls.stats.handshake += 1
         self._connections.add(connection)
-        connection.draining = attempt.draining
+        connection.draining = attempt.draining or self._retired
         duration_ms = self.config.max_connection_duration_ms
         if duration_ms:
             connection.max_duration_ms = duration_ms

@@ -23,12 +23,13 @@ class NamedPools:
         make_pool: Makes the pool for a name, in the clear case of letters.
     """
 
-    __slots__ = ("_config", "_make_pool", "_pools")
+    __slots__ = ("_config", "_make_pool", "_pools", "_retired")
 
     def __init__(self, config: ClusterConfig, make_pool: Callable[[str], ConnectionPool]) -> None:
         self._config = config
         self._make_pool = make_pool
         self._pools: dict[str, ConnectionPool] = {}
+        self._retired = False
 
     @property
     def config(self) -> ClusterConfig:
@@ -50,6 +51,8 @@ class NamedPools:
                 self._pools = {known: pool for known, pool in self._pools.items() if not pool.empty}
             pool = self._pools[name] = self._make_pool(name)
             pool.config = self._config
+            if self._retired:
+                pool.retire()
         pool.new_stream(client)
 
     def cancel(self, client: PoolClient) -> None:
@@ -60,6 +63,12 @@ class NamedPools:
         """Close idle connections now and busy ones when their request is done."""
         for pool in self._pools.values():
             pool.drain()
+
+    def retire(self) -> None:
+        """Drain for good, pools of names to come included."""
+        self._retired = True
+        for pool in self._pools.values():
+            pool.retire()
 
     def close(self) -> None:
         """Close everything at once; requests in flight are reset."""

@@ -43,6 +43,11 @@ class ProtocolPools:
         self._http1.drain()
         self._http2.drain()
 
+    def retire(self) -> None:
+        """Drain for good."""
+        self._http1.retire()
+        self._http2.retire()
+
     def close(self) -> None:
         """Close everything at once; requests in flight are reset."""
         self._http1.close()

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 import pytest
 
 from proxy.config.cluster_config import CircuitBreakers, Http2Options
+from proxy.config.route_config import RetryPolicy
 from tests.proxy.http.client import Client
+from tests.proxy.http.http2_client import Http2Client
 from tests.proxy.http.sidecar import GET, ManualClock, Sidecar, until
 from tests.proxy.upstream.http2_upstream import MAX_CONCURRENT_STREAMS, NO_ERROR, Http2Request, Http2Upstream
 
@@ -269,6 +271,22 @@ class TestEndOfConnections:
             await (await sidecar.client()).get()
             with removed(sidecar):
                 await until(lambda: upstream.connections[0].closed)
+
+    @pytest.mark.parametrize("protocol", [{"h2_upstream": HTTP2}, {"use_downstream_protocol": True}], ids=["h2", "any"])
+    async def test_late_retry_on_a_removed_host_leaves_no_connection(self, protocol):
+        clock = ManualClock()
+        policy = RetryPolicy(retry_on="5xx", num_retries=1)
+        upstream = Http2Upstream(lambda request: request.respond(503 if len(upstream.connections) == 1 else 200))
+        async with upstream, Sidecar(upstream.address, clock=clock, route={"retry": policy}, **protocol) as sidecar:
+            client = await Http2Client.connect(sidecar)
+            stream_id = client.request()
+            await until(lambda: sidecar.stat("upstream_rq_retry"))
+            with removed(sidecar):
+                clock.advance(100)
+
+                assert (await client.response(stream_id)).status == 200
+                await until(lambda: [connection.closed for connection in upstream.connections] == [True, True])
+            client.abort()
 
     async def test_going_away_while_idle_closes_the_connection(self):
         async with Http2Upstream() as upstream, Sidecar(upstream.address, h2_upstream=HTTP2) as sidecar:
