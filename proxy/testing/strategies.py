@@ -167,8 +167,8 @@ def destination_rules(host: str = "reviews", ports: tuple[int, ...] = (80,)) -> 
         host: Its `host`.
         ports: Service ports that port entries may name; at least one.
 
-    Subsets are named v1, v2, ... and select by the label `version`. What the sidecar does not apply (TLS, tunnels,
-    PROXY headers, HTTP/2 upgrades) is not drawn.
+    Subsets are named v1, v2, ... and select by the label `version`. What hosts would have to speak (TLS, tunnels,
+    PROXY headers, HTTP/2) is not drawn.
     """
     subsets = st.lists(st.none() | traffic_policies(ports), max_size=3).map(_named)
     return st.fixed_dictionaries(
