@@ -2,7 +2,7 @@
 
 What breaks the protocol ends the stream or the connection with the error that the RFC names, and floods end it where
 Envoy ends them. Package h2 was weighed: it cannot serve the streams that a GOAWAY leaves open, ends the connection for
-what concerns one stream, and costs several times the CPU; of its family only the decompression is used (`http2_hpack`).
+what concerns one stream, and costs several times the CPU; of its family only tables are used (`http2_hpack`).
 """
 
 from proxy.codec.headers import HeaderList

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.codec.http2_encoder import HeaderEncoder
-from proxy.codec.http2_frames import ConnectionFault
-from proxy.codec.http2_hpack import HeaderDecoder
+from proxy.codec.http2_frames import ConnectionFault, ErrorCode
+from proxy.codec.http2_hpack import MAX_DECODED_BYTES, HeaderDecoder
 
 HEAD = [
     (b":method", b"POST"),
@@ -144,3 +144,117 @@ class TestDecoder:
                 continue
             block = encoder.encode(step, huffman=huffman)
             assert remembering.decode(block) == plain.decode(block, raw=True)
+
+    @given(st.lists(st.binary(max_size=24), max_size=6))
+    @settings(deadline=None)  # a busy machine
+    def test_garbage_is_read_as_package_hpack_reads_it(self, blocks):
+        ours, theirs = HeaderDecoder(), hpack.Decoder()
+        for block in blocks:
+            try:
+                expected = theirs.decode(block, raw=True)
+            except hpack.HPACKError:
+                with pytest.raises(ConnectionFault):
+                    ours.decode(block)
+                return
+            assert ours.decode(block) == expected
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            pytest.param(b"\x80", id="line 0"),
+            pytest.param(b"\xbe", id="line of an empty table"),
+            pytest.param(b"\x7e", id="name of an empty table"),
+            pytest.param(b"\xff", id="number cut off"),
+            pytest.param(b"\xff\xff\xff\xff\xff\xff\x01", id="number without end"),
+            pytest.param(b"\x40\x01a", id="no value"),
+            pytest.param(b"\x40\x01a\x02b", id="text cut off"),
+            pytest.param(b"\x40\x01a\x81\x00", id="padding that is none"),
+            pytest.param(b"\x40\x01a\x84\xff\xff\xff\xff", id="end of string"),
+            pytest.param(b"\x3f\xe2\x1f", id="table of 4,097 bytes"),
+            pytest.param(b"\x82\x20", id="size of the table behind a line"),
+        ],
+    )
+    def test_unreadable_is_a_compression_error(self, block):
+        with pytest.raises(ConnectionFault) as caught:
+            HeaderDecoder().decode(block)
+
+        assert caught.value.error_code == ErrorCode.COMPRESSION_ERROR
+
+    def test_bomb_ends_at_its_limit(self):
+        """256 KiB hold 64 lines of 4,096 bytes, overhead included."""
+        decoder = HeaderDecoder()
+        length = 4_096 - 32 - 1
+        decoder.decode(b"\x40\x01a\x7f" + bytes(((length - 127) & 127 | 128, (length - 127) >> 7)) + b"v" * length)
+
+        assert len(decoder.decode(b"\xbe" * 64)) == 64
+        with pytest.raises(ConnectionFault) as caught:
+            decoder.decode(b"\xbe" * 65)
+        assert caught.value.error_code == ErrorCode.ENHANCE_YOUR_CALM
+
+    @given(st.lists(st.one_of(st.binary(max_size=40), lines), max_size=8))
+    @settings(deadline=None)
+    def test_reads_and_refuses_what_package_hpack_reads_and_refuses(self, blocks):
+        """Any bytes, between blocks that fill the table."""
+        encoder, ours, theirs = hpack.Encoder(), HeaderDecoder(), hpack.Decoder(MAX_DECODED_BYTES)
+        for block in blocks:
+            data = block if isinstance(block, bytes) else encoder.encode(block)
+            try:
+                expected = theirs.decode(data, raw=True)
+            except hpack.HPACKError:
+                with pytest.raises(ConnectionFault):
+                    ours.decode(data)
+                return
+            assert ours.decode(data) == expected
+
+    @pytest.mark.parametrize(
+        ("block", "reason"),
+        [
+            ("80", "no line has the index 0"),
+            ("be", "no line has the index 62"),
+            ("7f80", "ends inside a line"),
+            ("4001", "ends inside a string"),
+            ("400161", "ends inside a line"),
+            ("40016102ff", "ends inside a string"),
+            ("ffffffffffffff7f", "an integer out of range"),
+            ("7f" + "80" * 5 + "00", "an integer out of range"),
+            ("3fe21f", "a table larger than allowed"),
+            ("8220", "the table's size changes inside a block"),
+            ("40016182ffff", "Huffman"),  # a Huffman code of 30 ones: the end of the string
+        ],
+    )
+    def test_unreadable(self, block, reason):
+        with pytest.raises(ConnectionFault, match=reason) as raised:
+            HeaderDecoder().decode(bytes.fromhex(block))
+
+        assert raised.value.error_code is ErrorCode.COMPRESSION_ERROR
+
+    @pytest.mark.parametrize(("count", "fits"), [(64, True), (65, False)])
+    def test_block_of_few_bytes_that_stands_for_many_is_a_bomb(self, count, fits):
+        """One byte for each line of 1 + 4,001 + 32 bytes; 256 KiB are the limit."""
+        decoder = HeaderDecoder()
+        decoder.decode(b"\x40\x01a\x7f" + bytes(((4_001 - 127) & 127 | 128, (4_001 - 127) >> 7)) + b"x" * 4_001)
+        block = b"\xbe" * count
+
+        if fits:
+            assert len(decoder.decode(block)) == count
+        else:
+            with pytest.raises(ConnectionFault) as raised:
+                decoder.decode(block)
+            assert raised.value.error_code is ErrorCode.ENHANCE_YOUR_CALM
+
+    def test_long_block_is_read_in_one_pass(self):
+        """Package hpack copies the rest of the block for each line."""
+        line = b"\x00\x01a\x01b"
+
+        assert HeaderDecoder().decode(line * 7_000) == [(b"a", b"b")] * 7_000
+
+    @given(steps, st.booleans())
+    @settings(deadline=None)
+    def test_both_ends_are_ours(self, steps, repeat):
+        encoder, decoder = HeaderEncoder(), HeaderDecoder()
+        for step in steps:
+            if isinstance(step, int):
+                encoder.limit_table(step)
+                continue
+            for _ in range(1 + repeat):
+                assert decoder.decode(encoder.encode(step)) == step
