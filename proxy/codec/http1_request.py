@@ -78,7 +78,16 @@ class RequestParser(Http1Parser):
     the parser holds back what follows until `refuse_upgrade` or `accept_upgrade` says whose bytes they are.
     """
 
-    __slots__ = ("_expects_continue", "_held", "_host", "_proxy_close", "_replaying", "_target", "_upgrade")
+    __slots__ = (
+        "_expects_continue",
+        "_held",
+        "_host",
+        "_proxy_close",
+        "_reframed",
+        "_replaying",
+        "_target",
+        "_upgrade",
+    )
 
     def __init__(
         self,
@@ -123,6 +132,7 @@ class RequestParser(Http1Parser):
     def on_message_begin(self) -> None:
         """Start a request."""
         super().on_message_begin()
+        self._reframed = self._replaying  # the body of a request for another protocol: its head has ended already
         self._target = b""
         self._host: bytes | None = None
         self._upgrade = b""
@@ -217,7 +227,8 @@ class RequestParser(Http1Parser):
         self._content_length = -1
         self._between = True
         events = self._events
-        if events and isinstance(head := events[-1], RequestHead) and (head.end_stream or head.upgrade):
+        head = events[-1] if events and not self._reframed else None
+        if isinstance(head, RequestHead) and (head.end_stream or head.upgrade):
             return
         events.append(End(self._take_trailers()) if self._headers or self._dropped else END)
 

@@ -21,7 +21,7 @@ from proxy.router.upstream_request import UpstreamRequest
 from tests.fuzz import http1_grammar, http2_grammar
 from tests.fuzz.scene import FakeTransport, Scene
 from tests.fuzz.sessions import tell_events
-from tests.fuzz.target import FindingError, Outcome
+from tests.fuzz.target import FindingError, Outcome, take_manners
 
 _LEAVES = 1  # the client goes without a word, whatever is under way
 _TAKES_NOTHING = 2  # the client's socket is full until the sidecar reads no more
@@ -51,7 +51,7 @@ class Http1Clients:
         return ProtocolChoice, DownstreamConnection, RequestParser, Exchange, UpstreamRequest
 
     def run(self, pieces: list[bytes]) -> Outcome:
-        manners, pieces = _take_manners(pieces)
+        manners, pieces = take_manners(pieces)
         transport = converse(self._scene, manners, pieces)
         lines = [{name: line[name] for name in _LOGGED} for line in self._scene.sidecar.log]
         output = _CHANGING.sub(rb"\1<ms>", b"".join(transport.written))
@@ -85,7 +85,7 @@ class Http2Clients:
         return ProtocolChoice, DownstreamConnection, Http2Connection, DownstreamStream, Exchange, UpstreamRequest
 
     def run(self, pieces: list[bytes]) -> Outcome:
-        manners, pieces = _take_manners(pieces)
+        manners, pieces = take_manners(pieces)
         converse(self._scene, manners, pieces)
         session = Http2Session(client=False, options=Http2Options(table=REQUEST_HEADERS), stats=Http2Stats())
         session.start()
@@ -207,13 +207,6 @@ def _skip_body(data: bytes, framing: dict[bytes, bytes]) -> bytes | None:
 
 def _manners(chance: random.Random) -> bytes:
     return bytes((chance.choice((0, 0, 0, 0, _LEAVES, _TAKES_NOTHING, _SLOW_HOST, chance.randrange(8))),))
-
-
-def _take_manners(pieces: list[bytes]) -> tuple[int, list[bytes]]:
-    """Return the manners, and what is sent."""
-    if not pieces:
-        return 0, []
-    return pieces[0][0], [piece for piece in (pieces[0][1:], *pieces[1:]) if piece]
 
 
 def _kinds(lines: list[dict[str, Any]]) -> list[str]:

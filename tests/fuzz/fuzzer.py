@@ -66,6 +66,7 @@ class Fuzzer:
         self.kinds: collections.Counter[str] = collections.Counter()
         self.findings: dict[str, Finding] = {}
         self.resident_mb: list[float] = []
+        self._broken = False  # whether a run of this batch has ended in a finding
 
     def run(self, *, inputs: int | None = None, seconds: float | None = None) -> None:
         """Feed so many inputs, or for so long."""
@@ -82,11 +83,13 @@ class Fuzzer:
 
     def _batch(self, count: int) -> None:
         first = self.executions
+        self._broken = False
         for number in range(first, first + count):
             target, data, pieces = self._input(number)
             self._keep(self.check(target, data, pieces), data, target)
         self.executions += count
-        leaking = [target for target in self._targets if _alive([target])]
+        # A broken run leaves things alive, which is no finding of its own.
+        leaking = [target for target in self._targets if _alive([target])] if not self._broken else []
         gc.collect()
         for target in leaking:
             if f"{target.name}: {_ALIVE}" not in self.findings:
@@ -132,6 +135,7 @@ class Fuzzer:
             problem = f"slow: {spent:.2f} s of CPU for {len(data)} bytes"
         if problem is None:
             return None
+        self._broken = True
         target.recover()
         return Finding(target.name, problem, fed)
 

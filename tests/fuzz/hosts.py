@@ -1,4 +1,7 @@
-"""Hosts' bytes: into the connections of a pool, as answers to requests that were sent."""
+"""Hosts' bytes: into the connections of a pool, as answers to requests that were sent.
+
+The first byte of an input says what was asked, and when who has asked gives up.
+"""
 
 import random
 from typing import Any
@@ -18,9 +21,11 @@ from proxy.upstream.stream import RequestEncoder, ResetReason
 from tests.fuzz import http1_grammar, http2_grammar
 from tests.fuzz.scene import FakeTransport, FuzzClock
 from tests.fuzz.sessions import tell_events
-from tests.fuzz.target import FindingError, Outcome
+from tests.fuzz.target import FindingError, Outcome, take_manners
 
 METHODS = (b"GET", b"HEAD", b"POST", b"GET")
+_GIVES_UP_AT_HEAD = 4
+_GIVES_UP_AT_DATA = 8
 
 
 class FakePool:
@@ -62,10 +67,16 @@ class FakePool:
 
 
 class Listener:
-    """A `ResponseDecoder` that insists on the order of its calls; `told` is what it has heard."""
+    """A `ResponseDecoder` that insists on the order of its calls; `told` is what it has heard.
 
-    def __init__(self, name: str) -> None:
+    It gives up inside a call when its manners say so; `encoder` is the request's.
+    """
+
+    encoder: RequestEncoder
+
+    def __init__(self, name: str, manners: int) -> None:
         self.name = name
+        self._manners = manners
         self.told: list[Any] = []
         self.headed = False
         self.ended = False
@@ -75,6 +86,7 @@ class Listener:
         self.headed = head.status >= 200 or head.status == 101
         self.ended = self.headed and head.end_stream
         self.told.append((head.status, list(head.headers), head.content_length, head.end_stream))
+        self._give_up(_GIVES_UP_AT_HEAD)
 
     def on_response_data(self, data: bytes) -> None:
         self._expect(self.headed, "body before the head")
@@ -83,6 +95,7 @@ class Listener:
             self.told[-1] += data
         else:
             self.told.append(data)
+        self._give_up(_GIVES_UP_AT_DATA)
 
     def on_response_read_end(self) -> None:
         self._expect(True, "")
@@ -100,6 +113,11 @@ class Listener:
     def on_request_writable(self, *, writable: bool) -> None:
         return None
 
+    def _give_up(self, manner: int) -> None:
+        if self._manners & manner and not self.ended:
+            self.ended = True
+            self.encoder.reset()
+
     def _expect(self, condition: bool, otherwise: str) -> None:
         if self.ended:
             raise FindingError(f"{self.name} hears more when all is over")
@@ -108,12 +126,12 @@ class Listener:
 
 
 class Http1Hosts:
-    """Responses of HTTP/1.1; the first byte of an input says what was asked."""
+    """Responses of HTTP/1.1."""
 
     name = "http1-hosts"
 
     def make_input(self, chance: random.Random) -> bytes:
-        return bytes((chance.randrange(4),)) + http1_grammar.responses(chance)
+        return _manners(chance) + http1_grammar.responses(chance)
 
     def recover(self) -> None:
         return None
@@ -122,20 +140,22 @@ class Http1Hosts:
         return UpstreamConnection, ResponseParser, Listener
 
     def run(self, pieces: list[bytes]) -> Outcome:
-        asked, *rest = (pieces[0][:1], pieces[0][1:], *pieces[1:]) if pieces else (b"\0",)
+        manners, pieces = take_manners(pieces)
         pool: Any = FakePool()
         connection = UpstreamConnection(pool, pool)
-        listener = _ask_on(connection, pool, asked[0] % 4)
-        for piece in rest:
+        connection.connection_made(FakeTransport())
+        listener = _ask(connection.attach, pool, manners % 4, manners)
+        for piece in pieces:
             if connection.closed:
                 break
-            if piece:
-                connection.data_received(piece)
+            connection.data_received(piece)
         if not connection.closed:
             connection.eof_received()
         connection.connection_lost(None)
         _expect_rest(pool, [listener])
-        return Outcome(listener.told, _kinds([listener]))
+        # How much has come when it gives up depends on the cut.
+        told = None if manners & _GIVES_UP_AT_DATA else listener.told
+        return Outcome(told, _kinds([listener]))
 
 
 class Http2Hosts:
@@ -144,7 +164,7 @@ class Http2Hosts:
     name = "http2-hosts"
 
     def make_input(self, chance: random.Random) -> bytes:
-        return http2_grammar.server_bytes(chance)
+        return _manners(chance) + http2_grammar.server_bytes(chance)
 
     def recover(self) -> None:
         return None
@@ -153,11 +173,12 @@ class Http2Hosts:
         return Http2Connection, UpstreamStream, Listener
 
     def run(self, pieces: list[bytes]) -> Outcome:
+        manners, pieces = take_manners(pieces)
         pool: Any = FakePool()
         connection = Http2Connection(pool, pool)
         transport = FakeTransport()
         connection.connection_made(transport)
-        listeners = [_ask(connection.attach, pool, number) for number in range(3)]
+        listeners = [_ask(connection.attach, pool, number, manners) for number in range(3)]
         for piece in pieces:
             if connection.closed:
                 break
@@ -175,14 +196,14 @@ class Http2Hosts:
         return Outcome(told, [*_kinds(listeners), *(f"session: {event[0]}" for event in told)])
 
 
-def _ask_on(connection: UpstreamConnection, pool: Any, number: int) -> Listener:
-    connection.connection_made(FakeTransport())
-    return _ask(connection.attach, pool, number)
+def _manners(chance: random.Random) -> bytes:
+    asked = chance.randrange(4)
+    return bytes((asked | chance.choice((0, 0, 0, _GIVES_UP_AT_HEAD, _GIVES_UP_AT_DATA)),))
 
 
-def _ask(attach: Any, pool: Any, number: int) -> Listener:
+def _ask(attach: Any, pool: Any, number: int, manners: int) -> Listener:
     """Send the request of that number: a GET, a HEAD, a POST, one for a WebSocket."""
-    listener = Listener(f"request {number}")
+    listener = Listener(f"request {number}", manners)
     head = RequestHead(METHODS[number], b"/", b"a", [(b"host", b"a")], 0)
     head.end_stream = number < 2
     if number == 2:
@@ -190,7 +211,7 @@ def _ask(attach: Any, pool: Any, number: int) -> Listener:
         head.headers.append((b"content-length", b"2"))
     if number == 3:
         head.upgrade = b"websocket"
-    encoder: RequestEncoder = attach(listener)
+    encoder = listener.encoder = attach(listener)
     pool.requests += 1
     encoder.encode_headers(head, head.headers, end_stream=head.end_stream)
     if number == 2:
@@ -214,5 +235,5 @@ def _expect_rest(pool: FakePool, listeners: list[Listener]) -> None:
 
 
 def _kinds(listeners: list[Listener]) -> list[str]:
-    last = (listener.told[-1] for listener in listeners)
-    return [" ".join(map(str, end[:2])) if isinstance(end, tuple) and end[0] == "reset" else "response" for end in last]
+    last = (listener.told[-1] if listener.told else () for listener in listeners)
+    return [" ".join(map(str, end[:2])) if end and end[0] == "reset" else "response" for end in last]

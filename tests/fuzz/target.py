@@ -44,6 +44,13 @@ class Outcome:
         self.kinds = kinds
 
 
+def take_manners(pieces: list[bytes]) -> tuple[int, list[bytes]]:
+    """Return the first byte, which says how both sides behave, and what is sent."""
+    if not pieces:
+        return 0, []
+    return pieces[0][0], [piece for piece in (pieces[0][1:], *pieces[1:]) if piece]
+
+
 def cut(data: bytes, chance: random.Random) -> list[bytes]:
     """Return `data` in pieces: byte by byte, in two, or in some."""
     if len(data) < 2:

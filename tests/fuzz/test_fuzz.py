@@ -122,7 +122,13 @@ def test_a_finding_can_be_written_and_repeated(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "it is gone\nKeyError: 'planted'\n"
 
 
+LAST = b"0\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
 FOUND = {
+    "the end of an empty body behind an offer of h2c was not told": (
+        "http1-clients",
+        b"\0POST /1 HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + LAST,
+    ),
     "an HTTP/2 stream and its exchange held each other": (
         "http2-clients",
         b"\0PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0\0\0\4\1\5\0\0\0\1\x82\x86\x84\x41\0",
@@ -134,8 +140,7 @@ FOUND = {
 def test_what_was_found_is_gone(target, data):
     (chosen,) = (each for each in make_targets() if each.name == target)
     fuzzer = Fuzzer([chosen], "")
-    monkey = iter([(chosen, data, [data])])
-    fuzzer._input = lambda _: next(monkey, (chosen, b"\0", [b"\0"]))
+    fuzzer._input = lambda _: (chosen, data, [data[index : index + 1] for index in range(len(data))])
     fuzzer.run(inputs=1)
 
     assert fuzzer.findings == {}

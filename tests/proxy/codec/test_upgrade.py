@@ -93,6 +93,18 @@ def test_body_of_such_a_request_is_still_a_body(lines, body, rest):
         assert events[2] == ("end", rest)
 
 
+@pytest.mark.parametrize("cut", range(3))
+def test_end_of_an_empty_body_in_chunks_is_told_however_it_is_cut(cut):
+    """Found by fuzzing: in the read of its head the end was taken for the head's own, and the request never ended."""
+    data = request("Connection: Upgrade", "Upgrade: h2c", CHUNKED, line=POST)
+    pieces = [data + b"0\r\n\r\n"] if cut == 0 else [data[:-cut], data[-cut:] + b"0\r\n\r\n"]
+    parser = request_parser()
+    events = feed(parser, pieces)
+
+    assert [type(event).__name__ for event in events] == ["RequestHead", "End"]
+    assert [type(event).__name__ for event in feed(parser, [ASK])] == ["RequestHead"]
+
+
 def test_body_of_length_zero_is_no_body():
     parser = request_parser()
     (head,) = parser.feed(request("Connection: Upgrade", "Upgrade: h2c", "Content-Length: 0") + request())
