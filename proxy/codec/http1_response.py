@@ -74,7 +74,8 @@ class ResponseParser(Http1Parser):
 
     def feed(self, data: bytes) -> list[Any]:
         """Parse one read; return its events in order (see `Http1Parser.feed`)."""
-        if not self.started and data[:1] in LINE_ENDS:  # llhttp would skip an empty line, which is a client's licence
+        # llhttp would skip an empty line, which is a client's licence; behind an interim head of the same read it does.
+        if not self.started and data[:1] in LINE_ENDS and not self._interim:
             return [ProtocolError("http1.codec_error", reason="an empty line before the response")]
         events = super().feed(data)
         if self._head_request:

@@ -187,7 +187,7 @@ class Http2Receiver(Http2Reader):
             if error.status == 431:
                 self._stats.header_overflow += 1
             stream.refused = True
-            self._events.append(StreamRefused(stream_id, error))
+            self._events.append(StreamRefused(stream_id, error.with_traceback(None)))  # that would hold all of us
             return
         stream.left = head.content_length
         self._announce(stream, head)

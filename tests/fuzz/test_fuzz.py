@@ -3,11 +3,13 @@
 import pytest
 
 from proxy.codec.http1_request import RequestParser
+from proxy.codec.http2_frames import PREFACE
 from proxy.http.downstream import DownstreamConnection
 from proxy.router.exchange import Exchange
 from proxy.upstream.connection import UpstreamConnection
 from tests.fuzz.__main__ import main, make_targets
 from tests.fuzz.fuzzer import Finding, Fuzzer
+from tests.fuzz.http2_grammar import frame
 
 REACHED = {
     "http1-clients: 200 via_upstream",
@@ -122,12 +124,22 @@ def test_a_finding_can_be_written_and_repeated(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "it is gone\nKeyError: 'planted'\n"
 
 
+SETTINGS = frame(4, 0, 0)
+MANY_LINES = b"\x82\x86\x84\x41\1a" + b"\0\1a\0011" * 101
 LAST = b"0\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
 FOUND = {
     "the end of an empty body behind an offer of h2c was not told": (
         "http1-clients",
         b"\0POST /1 HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n\r\n"
         + LAST,
+    ),
+    "the error of a refused HTTP/2 stream held the connection": (
+        "http2-clients",
+        b"\0" + PREFACE + SETTINGS + frame(1, 5, 1, MANY_LINES),
+    ),
+    "an empty line behind an interim response was an error where a read began with it": (
+        "http1-hosts",
+        b"\0HTTP/1.1 103 Hints\r\n\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
     ),
     "an HTTP/2 stream and its exchange held each other": (
         "http2-clients",
