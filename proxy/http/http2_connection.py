@@ -251,13 +251,10 @@ class Http2Connection(asyncio.Protocol):
 
     def _dispatch(self, event: Http2Event) -> None:
         """Pass one event on to whom it concerns."""
-        kind = type(event)
-        if kind is StreamHead:
-            assert isinstance(event, StreamHead)
-            assert isinstance(event.head, RequestHead)
+        if isinstance(event, StreamHead):
+            assert isinstance(event.head, RequestHead), "a server's session"
             self._begin(event.stream_id, event.head, None)
-        elif kind is StreamRefused:
-            assert isinstance(event, StreamRefused)
+        elif isinstance(event, StreamRefused):
             error = event.error
             reply = protocol_error(error.status, error.body, error.details)
             self._begin(event.stream_id, RequestHead(b"", b"", b"", [], 0), reply)
