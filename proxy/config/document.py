@@ -7,7 +7,7 @@ finding needs one.
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import attrs
 import yaml
@@ -149,8 +149,8 @@ def value_at(document: Document, path: Path) -> object:
     """Return the value that the document itself has at `path`; `ABSENT` when there is none."""
     value = document.value
     for step in path:
-        if isinstance(value, Mapping) and isinstance(step, str):
-            value = next((value[key] for key in value if step in {key, json_name(str(key))}), ABSENT)
+        if isinstance(value, dict) and isinstance(step, str):
+            value = next((value[key] for key in reversed(value) if step in {key, json_name(str(key))}), ABSENT)
         elif isinstance(value, list) and isinstance(step, int) and step < len(value):
             value = value[step]
         else:
@@ -171,11 +171,38 @@ def locate(document: Document, path: Path) -> int:
     return line
 
 
+def repeated_keys(document: Document, path: Path) -> Iterator[tuple[Path, tuple[int, ...]]]:
+    """Yield the path of each key below `path` that stands more than once in its mapping, and its lines (1-based).
+
+    Of such keys the last one counts. Both spellings of a proto name are the same key.
+    """
+    node = document.root()
+    for step in path:
+        found = _child(node, step)
+        node = found[1] if found is not None else None
+    seen: set[int] = set()  # anchors let one node stand in several places, also below itself
+    waiting: list[tuple[Path, yaml.Node | None]] = [(path, node)]
+    while waiting:
+        where, node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += [((*where, index), member) for index, member in enumerate(node.value)]
+        elif isinstance(node, yaml.MappingNode):
+            lines: dict[str, list[int]] = {}
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode):
+                    waiting.append(((*where, key.value), value))
+                    lines.setdefault(json_name(key.value), []).append(document.line + key.start_mark.line)
+            yield from (((*where, name), tuple(found)) for name, found in lines.items() if len(found) > 1)
+
+
 def _child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node, yaml.Node] | None:
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     if isinstance(node, yaml.MappingNode) and isinstance(step, str):
-        for key, value in node.value:
+        for key, value in reversed(node.value):  # of a key that stands twice the last one counts
             if isinstance(key, yaml.ScalarNode) and step in {key.value, json_name(key.value)}:
                 return key, value
     return None

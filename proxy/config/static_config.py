@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from proxy.config.document import Document, DocumentError, locate, read_documents, value_at
+from proxy.config.document import Document, DocumentError, locate, read_documents, repeated_keys, value_at
 from proxy.config.issue import ABSENT, Issue, Path, Severity
 from proxy.config.resource import Contents, Key, Resource, read_resources
 from proxy.config.service_clusters import ConversionContext
@@ -54,6 +54,13 @@ class StaticConfig:
         """Return where the resource itself stands; it may be one of many in its document."""
         document = self._document(resource)
         return resource.line if document is None else locate(document, resource.body_path[:-1])
+
+    def repeated_keys(self, resource: Resource) -> Iterator[tuple[Path, tuple[int, ...]]]:
+        """Yield the path in its body of each key that the resource's text has more than once, and its lines."""
+        document = self._document(resource)
+        if document is not None:
+            for path, lines in repeated_keys(document, resource.body_path):
+                yield path[len(resource.body_path) :], lines
 
     def issue(self, resource: Resource, path: Path, rule: str, severity: Severity = Severity.WARNING) -> Issue:
         """Return a finding of our own on a field of a resource, with its place and its value as written."""

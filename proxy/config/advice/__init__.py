@@ -12,6 +12,7 @@ from proxy.config.advice.route_advice import route_advice
 from proxy.config.advice.rule_advice import rule_advice
 from proxy.config.advice.service_advice import service_advice
 from proxy.config.advice.shadow_advice import shadow_advice
+from proxy.config.advice.text_advice import text_advice
 from proxy.config.advice.tls_advice import tls_advice
 from proxy.config.issue import Issue
 from proxy.config.static_config import StaticConfig
@@ -20,6 +21,7 @@ from proxy.config.static_config import StaticConfig
 def advise(config: StaticConfig, envoy_release: EnvoyRelease = EnvoyRelease.V1_40) -> Iterator[Issue]:
     """Yield every surprise in a configuration, by subject."""
     for resource in config.resources.values():
+        yield from text_advice(config, resource)
         yield from rule_outlier_advice(config, resource)
         yield from policy_advice(config, resource)
         yield from tls_advice(config, resource)

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.config.document import DocumentError, locate, read_documents, value_at
+from proxy.config.document import DocumentError, locate, read_documents, repeated_keys, value_at
 from proxy.config.issue import ABSENT
 
 
@@ -86,3 +86,27 @@ def test_a_proto_name_is_found_under_its_json_name():
 @pytest.mark.parametrize("path", [("b",), ("a", 3), ("a", "x"), ("a", 0, "x")])
 def test_a_value_that_is_not_there_is_absent(path):
     assert value_at(read_documents("a: [1]")[0], path) is ABSENT
+
+
+def test_of_a_key_that_stands_twice_the_last_one_counts():
+    (document,) = read_documents("a: {b: 1}\na:\n  b: 2\n")
+
+    assert (value_at(document, ("a", "b")), locate(document, ("a", "b"))) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a: 1\nb: {c: 1}\n", []),
+        ("a: 1\nb: 2\na: 3\n", [(("a",), (1, 3))]),
+        ("b: [{c: 1}, {c: 1,\n c: 2}]\n", [(("b", 1, "c"), (1, 2))]),
+        ("max_ejection_percent: 1\nmaxEjectionPercent: 2\n", [(("maxEjectionPercent",), (1, 2))]),
+        ('{"a": 1,\n"a": 2}', [(("a",), (1, 2))]),
+        ("a: &x {c: 1, c: 2}\nb: *x\n", [(("b", "c"), (1, 1))]),
+    ],
+    ids=["none", "top", "in a list", "both spellings", "json", "by an alias"],
+)
+def test_keys_that_stand_twice_are_found(text, found):
+    (document,) = read_documents(text)
+
+    assert list(repeated_keys(document, ())) == found
