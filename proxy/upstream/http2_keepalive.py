@@ -47,7 +47,6 @@ class Http2Keepalive:
         self._on_timeout = on_timeout
         self._send: asyncio.TimerHandle | None = None
         self._timeout: asyncio.TimerHandle | None = None
-
         self.start()
 
     def start(self) -> None:
@@ -55,7 +54,7 @@ class Http2Keepalive:
         self.stop()
         jitter_ms = _JITTER_PERCENT * self._interval_ms // 100
         wait_ms = self._interval_ms + (self._random.random() % jitter_ms if jitter_ms else 0)
-        self._send = self._loop.call_later(wait_ms / 1000, self._on_interval)
+        self._send = self._after(wait_ms, self._on_interval)
 
     def stop(self) -> None:
         """Send and await nothing any more."""
@@ -76,4 +75,7 @@ class Http2Keepalive:
         self._await_answer()
 
     def _await_answer(self) -> None:
-        self._timeout = self._loop.call_later(self._timeout_ms / 1000, self._on_timeout)
+        self._timeout = self._after(self._timeout_ms, self._on_timeout)
+
+    def _after(self, wait_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_at(self._loop.time() + wait_ms / 1000, callback)

@@ -165,25 +165,48 @@ def _cluster(service: Service) -> dict[str, Any]:
         "lb_policy": service.balancer,
         "load_assignment": {"cluster_name": service.cluster_name, "endpoints": [{"lb_endpoints": endpoints}]},
         "common_lb_config": {"update_merge_window": "0s"},
-        "circuit_breakers": {
-            "thresholds": [dict.fromkeys(("max_connections", "max_pending_requests", "max_requests"), 4_294_967_295)]
-        },
+        "circuit_breakers": {"thresholds": [_limits(service)]},
     }
     rule = service.outlier_detection or {}
     if service.outlier_detection is not None:
         cluster["outlier_detection"] = outlier_detection(rule) | dict(service.overrides)
         cluster["common_lb_config"]["healthy_panic_threshold"] = {"value": rule.get("minHealthPercent", 0)}
     if service.http2 or rule.get("outlierDetectionHttpErrorCodes"):
-        protocol = "http2_protocol_options" if service.http2 else "http_protocol_options"
+        http = service.connection_pool.get("http", {})
         options: dict[str, Any] = {
             "@type": f"{_EXTENSIONS}.upstreams.http.v3.HttpProtocolOptions",
-            "explicit_http_config": {protocol: {}},
+            "explicit_http_config": (
+                {"http2_protocol_options": _http2_options(http)} if service.http2 else {"http_protocol_options": {}}
+            ),
         }
+        if "maxRequestsPerConnection" in http:
+            options["common_http_protocol_options"] = {"max_requests_per_connection": http["maxRequestsPerConnection"]}
         if rule.get("outlierDetectionHttpErrorCodes"):
             options["outlier_detection"] = {"error_matcher": _error_matcher(rule["outlierDetectionHttpErrorCodes"])}
         name = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
         cluster["typed_extension_protocol_options"] = {name: options}
     return cluster
+
+
+def _limits(service: Service) -> dict[str, int]:
+    """Istio has no limits but those that a rule sets."""
+    limits = dict.fromkeys(("max_connections", "max_pending_requests", "max_requests"), 4_294_967_295)
+    for section, field, name in (
+        ("tcp", "maxConnections", "max_connections"),
+        ("http", "http1MaxPendingRequests", "max_pending_requests"),
+        ("http", "http2MaxRequests", "max_requests"),
+    ):
+        limits[name] = service.connection_pool.get(section, {}).get(field, limits[name])
+    return limits
+
+
+def _http2_options(http: Mapping[str, Any]) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if "maxConcurrentStreams" in http:
+        options["max_concurrent_streams"] = http["maxConcurrentStreams"]
+    if "http2KeepAlive" in http:
+        options["connection_keepalive"] = {name: _duration(text) for name, text in http["http2KeepAlive"].items()}
+    return options
 
 
 def _error_matcher(codes: Sequence[int]) -> dict[str, Any]:

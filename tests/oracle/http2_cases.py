@@ -43,9 +43,9 @@ MALFORMED = frozenset(
 class Http2Case:
     """Requests to one host that answers each with `answer`.
 
-    `first` go one after the other, then `together` side by side, `gap_s` apart so that their order is known. `lines`
-    and `body` are the requests'. `upstream` are arguments of `Http2Upstream`, `service` of `Service`. `differs` are
-    statistics that deliberately are not Envoy's.
+    `first` go one after the other, then `together` side by side, a moment apart so that their order is known. `lines`
+    and `body` are the requests'. `upstream` are arguments of `Http2Upstream`, `service` of `Service`; `keepalive_ms`
+    are interval and timeout of its pings. `differs` are statistics that deliberately are not Envoy's.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Http2Case:
     body: bytes = b""
     upstream: Mapping[str, Any] = attrs.field(factory=dict)
     service: Mapping[str, Any] = attrs.field(factory=dict)
+    keepalive_ms: tuple[int, int] | None = None
     differs: frozenset[str] = frozenset()
 
 
@@ -142,6 +143,30 @@ def _open_ended(status: int) -> Answer:
     return answer
 
 
+def _pool(**blocks: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"connection_pool": blocks}
+
+
+def _slowly(then: Answer) -> Answer:
+    """All requests of the case are under way by then."""
+    return lambda request: request.connection.later(0.5, then, request)
+
+
+def _dripping(pieces: int) -> Answer:
+    """A piece of body each tenth of a second."""
+
+    def answer(request: Http2Request) -> None:
+        request.send_headers([(":status", "200")])
+        drip(request, pieces)
+
+    def drip(request: Http2Request, left: int) -> None:
+        request.send_data(b"x", end_stream=not left)
+        if left:
+            request.connection.later(0.1, drip, request, left - 1)
+
+    return answer
+
+
 def _retrying(words: str) -> Mapping[str, Any]:
     return {"retries": 1, "retry_on": words}
 
@@ -220,6 +245,50 @@ CASES = (
         upstream={"settings": {MAX_CONCURRENT_STREAMS: 1}},
         # How many requests a new connection takes before it knows is a matter of time.
         differs=frozenset({"upstream_cx_total", "upstream_cx_http2_total", "upstream_cx_active"}),
+    ),
+    Http2Case(
+        name="own limit of streams",
+        answer=_later(responds(200, b"ok")),
+        together=5,
+        service=_pool(http={"maxConcurrentStreams": 2}),
+    ),
+    Http2Case(
+        name="own limit of streams, one connection",
+        answer=_later(responds(200, b"ok")),
+        together=5,
+        service=_pool(tcp={"maxConnections": 1}, http={"maxConcurrentStreams": 2}),
+    ),
+    Http2Case(
+        name="requests of a connection",
+        answer=responds(200, b"ok"),
+        first=5,
+        together=0,
+        service=_pool(http={"maxRequestsPerConnection": 2}),
+        differs=DRAINED,
+    ),
+    Http2Case(
+        name="too many requests",
+        answer=_slowly(responds(200, b"ok")),
+        together=4,
+        service=_pool(http={"http2MaxRequests": 2}),
+    ),
+    Http2Case(
+        name="too many that wait",
+        answer=_slowly(responds(200, b"ok")),
+        together=3,
+        service=_pool(tcp={"maxConnections": 1}, http={"maxConcurrentStreams": 1, "http1MaxPendingRequests": 1}),
+    ),
+    Http2Case(
+        name="ping without answer",
+        answer=_silence,
+        together=2,
+        upstream={"answers_pings": False},
+        keepalive_ms=(200, 300),
+    ),
+    Http2Case(
+        name="pings with answers",
+        answer=_dripping(8),
+        keepalive_ms=(100, 2_000),
     ),
     Http2Case(name="timeout", answer=_silence, together=2, service={"timeout_ms": 200}),
     Http2Case(name="no status", answer=lambda r: r.send_headers([("x", "y")], end_stream=True), differs=MALFORMED),

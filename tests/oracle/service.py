@@ -18,7 +18,7 @@ class Service:
     `OutlierDetection` that no DestinationRule reaches (`enforcing_success_rate`, `detect_degraded_hosts`, ...), laid
     over what the rule converts to; durations are protobuf JSON (`"0.5s"`). `retries` are made on
     `retry_on`, Istio's default conditions; `hedged` keeps an attempt whose `per_try_timeout_ms` (0: none) is over.
-    `http2` says that the hosts speak HTTP/2.
+    `http2` says that the hosts speak HTTP/2. `connection_pool` is further of the DestinationRule's `connectionPool`.
     `balancer` is `ROUND_ROBIN`, or `RING_HASH` over the request header `x-aim`.
     """
 
@@ -32,6 +32,7 @@ class Service:
     per_try_timeout_ms: int = 0
     hedged: bool = False
     http2: bool = False
+    connection_pool: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
     timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
 

@@ -67,7 +67,10 @@ def resources(service: Service) -> list[dict[str, Any]]:
     )
     policy: dict[str, Any] = {
         "loadBalancer": balancer,
-        "connectionPool": {"tcp": {"connectTimeout": f"{service.connect_timeout_ms}ms"}},
+        "connectionPool": {
+            "tcp": {"connectTimeout": f"{service.connect_timeout_ms}ms", **service.connection_pool.get("tcp", {})},
+            "http": dict(service.connection_pool.get("http", {})),
+        },
     }
     if service.outlier_detection is not None:
         policy["outlierDetection"] = dict(service.outlier_detection)

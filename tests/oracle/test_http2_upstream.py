@@ -36,7 +36,8 @@ COUNTED = (
     *("upstream_rq_pending_failure_eject", "upstream_rq_rx_reset", "upstream_rq_tx_reset", "upstream_rq_timeout"),
     *("upstream_rq_retry", "upstream_rq_retry_success", "upstream_rq_retry_limit_exceeded"),
     *("upstream_rq_2xx", "upstream_rq_3xx", "upstream_rq_4xx", "upstream_rq_5xx", "upstream_rq_completed"),
-    *("http2.rx_reset", "http2.tx_reset", "http2.rx_messaging_error"),
+    *("upstream_cx_max_requests", "upstream_rq_active_overflow", "upstream_rq_pending_overflow"),
+    *("http2.rx_reset", "http2.tx_reset", "http2.rx_messaging_error", "http2.keepalive_timeout"),
 )
 DETECTED = (
     *("outlier_detection.ejections_detected_consecutive_5xx", "outlier_detection.ejections_enforced_total"),
@@ -91,6 +92,9 @@ class Stage:
             rule |= {"splitExternalLocalOriginErrors": True, "consecutiveLocalOriginFailures": count}
         fields = {"timeout_ms": 5_000, **self.case.service}
         fields["timeout_ms"] *= self._scale
+        if self.case.keepalive_ms is not None:
+            interval, timeout = (f"{time_ms * self._scale}ms" for time_ms in self.case.keepalive_ms)
+            fields["connection_pool"] = {"http": {"http2KeepAlive": {"interval": interval, "timeout": timeout}}}
         self.service = Service(
             host=f"h{self._number:03}.oracle.test",
             addresses=[self.upstream.address],
