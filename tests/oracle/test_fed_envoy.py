@@ -12,7 +12,7 @@ from tests.oracle.sequences import SEQUENCES
 from tests.oracle.service import Service
 from tests.oracle.sidecar import Sidecar
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("_envoy")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("_envoy")]
 
 CHANGE_DEADLINE_S = 60.0
 # Envoy's own fields cannot be written in a DestinationRule.

@@ -18,7 +18,7 @@ from tests.oracle.sidecar import Sidecar
 from tests.oracle.subject import Subject
 from tests.oracle.wire import Headers
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("_envoy")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("_envoy")]
 
 # Envoy ejects on its main thread: a call that follows a failure at once would still meet the ejected host.
 SETTLE_S = 0.05

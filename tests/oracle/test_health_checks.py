@@ -30,7 +30,7 @@ from tests.oracle.patience import patiently
 from tests.oracle.service import Service
 from tests.oracle.sidecar import resources
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("_envoy")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("_envoy")]
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from tests.oracle.sidecar import Sidecar
 from tests.oracle.subject import Subject
 from tests.oracle.wire import take_body, take_head
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("_envoy")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("_envoy")]
 
 # These times are longer where a case is compared again.
 PER_TRY_TIMEOUT_MS = 400

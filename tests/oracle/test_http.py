@@ -17,7 +17,7 @@ from tests.oracle.subject import Subject
 from tests.oracle.upstream import Answer, Request, Upstream
 from tests.oracle.wire import Head
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("_envoy")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("_envoy")]
 
 CASES = (*REQUESTS, *REFUSALS, *ANSWERS, *GRPC)
 ROUTE_TIMEOUT_MS = 2_000

@@ -4,7 +4,7 @@ import pytest
 
 from tests.oracle.__main__ import main
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("_envoy")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("_envoy")]
 
 
 def test_twenty_random_scenarios_match(capsys: pytest.CaptureFixture[str]) -> None:

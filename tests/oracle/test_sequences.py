@@ -11,7 +11,7 @@ from tests.oracle.scenario import Scenario
 from tests.oracle.sequences import SEQUENCES
 from tests.oracle.sidecar import Sidecar
 
-pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.usefixtures("_envoy")]
+pytestmark = [pytest.mark.oracle, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("_envoy")]
 
 Compared = dict[str, Comparison]
 
