@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from proxy.config.delegate import merge_routes
+from proxy.config.hedging import HEDGE_ANNOTATION, hedges
 from proxy.config.host_names import complete_host
 from proxy.config.issue import Issue, Path
 from proxy.config.resource import Resource
@@ -47,6 +48,17 @@ def _virtual_service(config: StaticConfig, resource: Resource, body: VirtualServ
         if index and any(earlier is not None and not earlier.match for earlier in body.http[:index]):
             yield path, "is never reached: an earlier route without match takes every request"
         yield from _route(config, resource, route, path)
+    yield from _hedging(resource, body)
+
+
+def _hedging(resource: Resource, body: VirtualService) -> Advice:
+    value = resource.annotations.get(HEDGE_ANNOTATION, "false")
+    if value not in {"true", "false"}:
+        yield (), f"annotation {HEDGE_ANNOTATION} is {value!r}; only 'true' hedges"
+    if hedges(resource):
+        for index, route in enumerate(body.http):
+            if route is not None and (route.retries is None or route.retries.per_try_timeout is None):
+                yield ("http", index), "is not hedged: without retries.perTryTimeout no attempt is late"
 
 
 def _route(config: StaticConfig, resource: Resource, route: HttpRoute, path: Path) -> Advice:
