@@ -247,6 +247,27 @@ class TestUpgrades:
             client.abort()
             await until(lambda: upstream.requests[0].reset_code is not None)
 
+    @pytest.mark.parametrize("end", ["host", "client"])
+    async def test_tunnel_ends_for_both(self, end):
+        async with (
+            Http2Upstream(on_head=lambda request: request.send_headers([(":status", "200")])) as upstream,
+            Sidecar(upstream.address, h2_upstream=HTTP2) as sidecar,
+        ):
+            client = await sidecar.client()
+            await client.request(self.WEBSOCKET)
+            (request,) = upstream.requests
+            if end == "host":
+                request.send_data(b"bye", end_stream=True)
+                told = await client.reader.read()
+            else:
+                client.abort()
+                told = b"bye"
+            await until(lambda: request.complete or request.reset_code is not None)
+
+            assert told == b"bye"
+            await until(lambda: sidecar.stat("upstream_rq_active") == 0)
+            assert sidecar.stat("upstream_cx_active") == 1
+
     async def test_refusal_is_an_answer(self):
         async with (
             Http2Upstream(on_head=lambda request: request.respond(404, b"no")) as upstream,

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from outlier import OutlierDetection
 from proxy.config.cluster_config import CircuitBreakers, Http2Options
 from proxy.config.route_config import RetryPolicy
 from tests.proxy.http.client import Client
@@ -254,6 +255,29 @@ class TestEndOfConnections:
             assert await statuses(clients) == [200, 200]
             await until(lambda: upstream.connections[0].closed)
             assert sizes(upstream) == [2, 1]
+
+    async def test_ejected_host_is_left_once_its_requests_are_done(self, gate):
+        def answer(request: Http2Request) -> None:
+            if request.path == "/unwell":
+                request.respond(503)
+            else:
+                gate.answer(request)
+
+        detection = OutlierDetection(consecutive_5xx=1, max_ejection_percent=100)
+        async with (
+            Http2Upstream(answer) as upstream,
+            Sidecar(upstream.address, h2_upstream=HTTP2, outlier_detection=detection) as sidecar,
+        ):
+            clients = await send(sidecar, 2)
+            await until(lambda: len(gate.held) == 2)
+            await (await sidecar.client()).get("/unwell")
+            ejected = sidecar.cluster.hosts[0].health_flags_text()
+            gate.open()
+
+            assert ejected == "/failed_outlier_check"
+            assert await statuses(clients) == [200, 200]
+            await until(lambda: upstream.connections[0].closed)
+            assert sizes(upstream) == [3]
 
     async def test_removed_host_is_left_once_its_requests_are_done(self, gate):
         async with Http2Upstream(gate.answer) as upstream, Sidecar(upstream.address, h2_upstream=HTTP2) as sidecar:
