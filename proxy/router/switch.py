@@ -1,11 +1,12 @@
 """From one configuration to the next under running requests: clusters first, then routes, then what is left over.
 
-Requests go by the routes of before until each new cluster can serve, and by all new routes from then on; the clusters
-of before stay as long. A small change is made in the same call. A big one is made in turns with requests, so that
-thousands of new services do not hold them up: its routes change in a copy of the table.
+Requests go by the routes of before until each new cluster can serve, or has had its time for that, and by all new
+routes from then on; the clusters of before stay as long. A small change is made in the same call. A big one is made in
+turns with requests, so that thousands of new services do not hold them up: its routes change in a copy of the table.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 
 from proxy.cluster.cluster_manager import ClusterManager
@@ -15,6 +16,9 @@ from proxy.config.snapshot import ConfigSnapshot
 from proxy.router.route_table import Routes, RouteTable
 from proxy.turns import Turns
 
+# Envoy's `initial_fetch_timeout`. A cluster whose name server is silent would hold back the routes of all others; in
+# Envoy it holds back itself alone.
+_WARMING_S = 15.0
 _SMALL = 10  # clusters and hosts together; each takes some tenths of a millisecond
 
 
@@ -67,7 +71,9 @@ class Switch:
     async def _apply_in_turns(self, snapshot: ConfigSnapshot) -> None:
         turns = Turns()
         await turns.take(self._cluster_manager.update())
-        await self._cluster_manager.wait_initialized()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WARMING_S):
+                await self._cluster_manager.wait_initialized()
         table = self._routes.table.copy()
         await turns.take(self._reroute(snapshot.routes.hosts, table))
         self._routes.table, self._hosts = table, snapshot.routes.hosts

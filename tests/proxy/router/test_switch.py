@@ -117,3 +117,18 @@ async def test_a_change_in_a_big_mesh_touches_nothing_else(subject, monkeypatch)
 
     assert rerouted == ["s7.default.svc.cluster.local"]
     assert looked_at == ["outbound|80||s8.default.svc.cluster.local"]
+
+
+async def test_a_cluster_that_never_gets_ready_holds_the_routes_back_for_a_while_only(subject, monkeypatch):
+    monkeypatch.setattr(ClusterManager, "initialized", False)
+    monkeypatch.setattr(ClusterManager, "wait_initialized", lambda _self: asyncio.Event().wait())
+    subject.put("a", *services(1))
+    await asyncio.sleep(0)
+    before = (len(subject.manager.clusters), subject.routed())
+    subject.switch.close()
+    monkeypatch.setattr("proxy.router.switch._WARMING_S", 0)
+    subject.put("b", service("other", "10.0.0.2"))
+    await until(lambda: subject.switched)
+
+    assert before == (1, 0)
+    assert subject.routed() == 1
