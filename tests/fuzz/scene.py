@@ -1,6 +1,7 @@
 """The surroundings of a connection without sockets: a transport, a clock, a host that answers at once."""
 
 import asyncio
+import heapq
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,9 @@ from proxy.codec.http1_response import ResponseHead
 from proxy.config.route_config import RetryPolicy
 from proxy.upstream.host import Host
 from proxy.upstream.stream import PoolClient, ResetReason
-from tests.proxy.http.sidecar import ManualClock, Sidecar
+from tests.proxy.http.sidecar import ManualClock, ManualTimer, Sidecar
 
+MAX_TIMERS = 1_000
 DATE = b"Mon, 30 Nov 2026 01:00:00 GMT"
 
 
@@ -23,6 +25,12 @@ class FuzzClock(ManualClock):
     def __init__(self) -> None:
         super().__init__()
         self._soon: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> ManualTimer:
+        if len(self._timers) > MAX_TIMERS:  # time hardly passes, so cancelled ones would never be dropped
+            self._timers = [entry for entry in self._timers if entry[2]._callback is not None]
+            heapq.heapify(self._timers)
+        return super().call_at(when, callback)
 
     def call_soon(self, callback: Callable[..., None], *arguments: Any) -> None:
         self._soon.append((callback, arguments))
