@@ -35,6 +35,12 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def figure(claim: Claim) -> str:
+    """Return a claim's value, with one digit more where it would look like the limit that it exceeds."""
+    text = number(claim.value)
+    return text if claim.kept or claim.limit is None or text != number(claim.limit) else f"{claim.value:.4g}"
+
+
 def spread(claim: Claim) -> str:
     """Return the least and the most of the rounds; nothing where there was one."""
     return "" if claim.least is None or claim.most is None else f"{number(claim.least)}-{number(claim.most)}"
@@ -68,7 +74,7 @@ def terminal_table(results: Sequence[Result]) -> Table:
         command = _command(result)
         for claim in result.claims:
             beside = f" ({claim.beside})" if claim.beside else ""
-            cells = (claim.name, number(claim.value) + beside, claim.unit, spread(claim), verdict(claim))
+            cells = (claim.name, figure(claim) + beside, claim.unit, spread(claim), verdict(claim))
             shown.add_row(*cells, command, style=None if claim.kept else "red")
         if result.status != MEASURED:
             shown.add_row(f"{result.part}: {result.status}: {result.message}", *[""] * 4, command, style="yellow")
@@ -120,8 +126,8 @@ def _comparison(results: dict[str, Result]) -> str:
     return _markdown(("CPU of a request, us", *headings), rows)
 
 
-def _cpu(figure: dict[str, float]) -> str:
-    return f"{number(figure['median'])} ({figure['least']:,.0f}-{figure['most']:,.0f})"
+def _cpu(taken: dict[str, float]) -> str:
+    return f"{number(taken['median'])} ({taken['least']:,.0f}-{taken['most']:,.0f})"
 
 
 def _claims(results: Sequence[Result]) -> str:
@@ -130,10 +136,8 @@ def _claims(results: Sequence[Result]) -> str:
         command = f"`{_command(result)}`"
         for claim in result.claims:
             beside = f" ({claim.beside})" if claim.beside else ""
-            figure = f"{number(claim.value)} {claim.unit}".rstrip() + beside
-            rows.append(
-                (claim.name, figure, spread(claim), verdict(claim).replace("NOT kept", "**not kept**"), command)
-            )
+            shown = f"{figure(claim)} {claim.unit}".rstrip() + beside
+            rows.append((claim.name, shown, spread(claim), verdict(claim).replace("NOT kept", "**not kept**"), command))
         if result.status != MEASURED:
             rows.append((f"{result.part}: {result.status}: {result.message}", "", "", "", command))
     return _markdown(("claim", "figure", "spread", "limit", "`python -m benchmarks.`"), rows)

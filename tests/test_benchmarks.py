@@ -115,6 +115,11 @@ def test_a_row_says_claim_figure_spread_limit_and_command():
     assert block.startswith("Measured on 30 November 2026, EPYC, 2 cores, 8 GB, Linux 6.1, CPython 3.11.7.\n")
 
 
+@pytest.mark.parametrize(("value", "text"), [(1.05, "1.05"), (1.053, "1.053"), (1.06, "1.06")])
+def test_a_figure_does_not_look_like_the_limit_it_exceeds(value, text):
+    assert report.figure(Claim(name="a pick", value=value, unit="us", limit=1.05)) == text
+
+
 def test_parts_of_several_days_say_so():
     block = report.claims_block([a_result(), a_result(part="config", date="2026-12-01")])
 
