@@ -4,6 +4,8 @@ Most heads of a connection are equal to one before, and reading one costs more t
 Huffman code is read by the package hpack.
 """
 
+from typing import TypeVar
+
 from hpack import HPACKError
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
@@ -20,6 +22,8 @@ _STATIC_LINES = ((b"", b""), *HeaderTable.STATIC_TABLE)  # by index; there is no
 _STATIC_ENTRIES = len(_STATIC_LINES) - 1
 _MAX_SHIFT = 28  # of an integer's bytes beyond the first: no size or index here needs more
 
+Meaning = TypeVar("Meaning")
+
 _MAX_REMEMBERED_BLOCKS = 16
 _MAX_REMEMBERED_BLOCK_BYTES = 1_024
 _MAX_REMEMBERED_LINES = 64
@@ -28,20 +32,35 @@ _MAX_REMEMBERED_LINES = 64
 class HeaderDecoder:
     """Blocks of one direction of one connection in, lines out.
 
-    A block means the same again as long as the table is the same, so those that leave it alone are remembered until
-    one changes it.
+    A block without an index of the table means always the same: it is remembered with the lines that it puts there.
+    Any other means the same again as long as the table is the same: it is remembered until that changes.
     """
 
-    __slots__ = ("_block", "_changed", "_entries", "_limit_bytes", "_position", "_remembered", "_size_bytes")
+    __slots__ = (
+        "_added",
+        "_block",
+        "_entries",
+        "_indexed",
+        "_limit_bytes",
+        "_position",
+        "_remembered",
+        "_remembered_until_change",
+        "_resized",
+        "_size_bytes",
+    )
 
     def __init__(self) -> None:
         self._entries: list[tuple[bytes, bytes]] = []  # the newest last
         self._size_bytes = 0
         self._limit_bytes = DEFAULT_TABLE_BYTES
-        self._remembered: dict[bytes, HeaderList] = {}
+        self._remembered: dict[bytes, tuple[HeaderList, HeaderList]] = {}  # lines, and those added
+        self._remembered_until_change: dict[bytes, HeaderList] = {}
+        # Of the block that is being read:
         self._block = b""
         self._position = 0
-        self._changed = False
+        self._added: HeaderList = []
+        self._indexed = False  # whether it has an index of the table
+        self._resized = False
 
     def decode(self, block: bytes) -> HeaderList:
         """Return the lines of a block, pseudo-headers as they stand.
@@ -49,12 +68,19 @@ class HeaderDecoder:
         Raises:
             ConnectionFault: The block cannot be read, or is a bomb; the table is lost with it.
         """
+        lines = self._remembered_until_change.get(block)
+        if lines is not None:
+            return lines.copy()
         remembered = self._remembered.get(block)
         if remembered is not None:
-            return remembered.copy()
+            lines, added = remembered
+            for line in added:
+                self._add(line)
+            return lines.copy()
         self._block = block
         self._position = 0
-        self._changed = False
+        self._added = []
+        self._indexed = self._resized = False
         try:
             lines = self._read_lines(len(block))
         except IndexError as error:  # the block ends too soon
@@ -63,12 +89,11 @@ class HeaderDecoder:
             raise _unreadable(str(error)) from error
         finally:
             self._block = b""
-        if self._changed:
-            self._remembered.clear()
-        elif len(block) <= _MAX_REMEMBERED_BLOCK_BYTES and len(lines) <= _MAX_REMEMBERED_LINES:
-            if len(self._remembered) == _MAX_REMEMBERED_BLOCKS:
-                del self._remembered[next(iter(self._remembered))]
-            self._remembered[block] = lines.copy()
+        if not self._resized and len(block) <= _MAX_REMEMBERED_BLOCK_BYTES and len(lines) <= _MAX_REMEMBERED_LINES:
+            if not self._indexed:
+                _remember(self._remembered, block, (lines.copy(), self._added))
+            elif not self._added:
+                _remember(self._remembered_until_change, block, lines.copy())
         return lines
 
     def _read_lines(self, end: int) -> HeaderList:
@@ -81,6 +106,7 @@ class HeaderDecoder:
                 line = self._line(self._integer(0x7F))
             elif first & 0x40:
                 line = self._literal(0x3F)
+                self._added.append(line)
                 self._add(line)
             elif first & 0x20:
                 if lines:
@@ -132,11 +158,12 @@ class HeaderDecoder:
         age = index - _STATIC_ENTRIES
         if not 0 < age <= len(self._entries):
             raise _unreadable(f"no line has the index {index}")
+        self._indexed = True
         return self._entries[-age]
 
     def _add(self, line: tuple[bytes, bytes]) -> None:
         """Put a line into the table; one that does not fit empties it (RFC 7541, 4.4)."""
-        self._changed = True
+        self._remembered_until_change.clear()
         size_bytes = len(line[0]) + len(line[1]) + _ENTRY_OVERHEAD_BYTES
         self._evict(size_bytes)
         if size_bytes <= self._limit_bytes:
@@ -146,7 +173,8 @@ class HeaderDecoder:
     def _limit_table(self, limit_bytes: int) -> None:
         if limit_bytes > DEFAULT_TABLE_BYTES:
             raise _unreadable("a table larger than allowed")
-        self._changed = True
+        self._resized = True
+        self._remembered_until_change.clear()
         self._limit_bytes = limit_bytes
         self._evict(0)
 
@@ -158,6 +186,12 @@ class HeaderDecoder:
             self._size_bytes -= len(name) + len(value) + _ENTRY_OVERHEAD_BYTES
             gone += 1
         del self._entries[:gone]
+
+
+def _remember(blocks: dict[bytes, Meaning], block: bytes, meaning: Meaning) -> None:
+    if len(blocks) == _MAX_REMEMBERED_BLOCKS:
+        del blocks[next(iter(blocks))]
+    blocks[block] = meaning
 
 
 def _unreadable(reason: str) -> ConnectionFault:

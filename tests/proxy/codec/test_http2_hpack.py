@@ -111,6 +111,17 @@ class TestDecoder:
         assert first == second == HEAD
         assert decoder.decode(blocks[2]) == HEAD
 
+    def test_block_that_fills_the_table_with_the_same_again_is_read_once(self, monkeypatch):
+        """nginx writes all lines into the table in each block, and never takes one from there."""
+        read = []
+        monkeypatch.setattr("proxy.codec.http2_hpack.decode_huffman", lambda text: read.append(text) or text)
+        decoder = HeaderDecoder()
+        blocks = [decoder.decode(b"\x88\x40\x01a\x81b\x40\x01c\x01d") for _ in range(3)]
+
+        assert blocks == [[(b":status", b"200"), (b"a", b"b"), (b"c", b"d")]] * 3
+        assert len(read) == 1
+        assert decoder.decode(b"\xbe\xbf\xc3") == [(b"c", b"d"), (b"a", b"b"), (b"a", b"b")]
+
     def test_same_block_means_something_else_when_the_table_has_changed(self):
         decoder = HeaderDecoder()
         newest = b"\xbe"  # whatever was added last
