@@ -80,7 +80,8 @@ def family(pid: int) -> list[int]:
     found = [pid]
     for process in found:
         for children in Path(f"/proc/{process}/task").glob("*/children"):
-            found += map(int, children.read_text().split())
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread may end meanwhile
+                found += map(int, children.read_text().split())
     return found
 
 
