@@ -203,7 +203,7 @@ class RequestParser(Http1Parser):
                 self._remove_nominated(head, nominated)
             if b"upgrade" in tokens:
                 head.upgrade = self._upgrade
-        elif self._proxy_close:
+        if self._proxy_close:
             head.keep_alive = False
         head.content_length = self._content_length
         head.chunked = self._chunked

@@ -141,6 +141,10 @@ FOUND = {
         "http1-hosts",
         b"\0HTTP/1.1 103 Hints\r\n\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
     ),
+    "what came behind Proxy-Connection: close was an error or the next request": (
+        "http1-clients",
+        b"\0PUT / HTTP/1.1\r\nHost: a\r\nConnection:e\r\nProxy-Connection: close\r\nContent-Length: 5\r\n\r\nhelloHEAD",
+    ),
     "an HTTP/2 stream and its exchange held each other": (
         "http2-clients",
         b"\0PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0\0\0\4\1\5\0\0\0\1\x82\x86\x84\x41\0",

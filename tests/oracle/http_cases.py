@@ -69,6 +69,9 @@ REQUESTS = (
     HttpCase(name="te named by connection", request=_get("Connection: te", "TE: trailers")),
     HttpCase(name="http2-settings alone", request=_get("HTTP2-Settings: AAMAAABk")),
     HttpCase(name="proxy-connection close", request=_get("Proxy-Connection: close")),
+    HttpCase(
+        name="proxy-connection close beside connection", request=_get("Connection: x-a", "Proxy-Connection: close")
+    ),
     HttpCase(name="connection names host", request=_get("Connection: host")),
     HttpCase(
         name="connection names a forwarding header",
