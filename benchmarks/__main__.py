@@ -6,10 +6,12 @@ machine does not have is named in the table.
 """
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.status import Status
 
 from benchmarks import result
 from benchmarks.parts import PARTS
@@ -42,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"[{position}/{len(parts)}] {part.name}: {part.shows}{about}", markup=False, highlight=False, soft_wrap=True
         )
         with progress.status(part.name) as status:
-            taken = result.run(part, quick=options.quick, tell=lambda line, status=status: status.update(line[:100]))
+            load = result.present_load()
+            tell = functools.partial(_tell, status)
+            taken = result.run(part, quick=options.quick, load=load, tell=tell)
         found.append(taken)
         outcome = taken.status if taken.right else "failed" if taken.message else "a limit is not kept"
         progress.print(
@@ -54,6 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.width = max(console.width, LEAST_WIDTH)
     console.print(terminal_table(found))
     return 0 if all(taken.right for taken in found) else 1
+
+
+def _tell(status: Status, line: str) -> None:
+    status.update(line[:100])
 
 
 if __name__ == "__main__":

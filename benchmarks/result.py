@@ -25,6 +25,7 @@ from benchmarks.processes import NOT_INSTALLED, processor_name
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
 MEASURED, FAILED, SKIPPED = "measured", "failed", "skipped"
+_QUIET_LOAD = 0.5  # what a machine does for itself is less
 # A part on a busy machine takes longer than its time; one that takes so much longer hangs.
 _PATIENCE, _LEAST_PATIENCE_S = 4, 300
 
@@ -33,7 +34,7 @@ _PATIENCE, _LEAST_PATIENCE_S = 4, 300
 class Result:
     """One part as it was run.
 
-    `load` is how many processes ran or waited to run, on average of the minute before. `message` says why there are no
+    `load` is how many processes ran or waited to run just before it. `message` says why there are no
     claims, `skipped` which competitors are missing.
     """
 
@@ -51,8 +52,8 @@ class Result:
 
     @property
     def busy(self) -> bool:
-        """Whether others used the machine, too; the part before alone may have used all of it."""
-        return self.load > 2 * self.machine["cores"]
+        """Whether others used the machine, too."""
+        return self.load > _QUIET_LOAD
 
     @property
     def right(self) -> bool:
@@ -95,12 +96,20 @@ def machine() -> dict[str, Any]:
     }
 
 
-def run(part: Part, *, quick: bool, tell: Callable[[str], None]) -> Result:
+def present_load() -> float:
+    """Return how many processes run or wait to run, this one left out, on average of a second."""
+    counts = []
+    for _ in range(50):
+        time.sleep(0.02)
+        counts.append(int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1)
+    return round(sum(counts) / len(counts), 2)
+
+
+def run(part: Part, *, quick: bool, load: float, tell: Callable[[str], None]) -> Result:
     """Run a part in a process of its own, and return what it found; `tell` gets each line of its progress."""
     command = part.command(quick=quick)
     start = time.monotonic()
     errors: list[str] = []
-    load = round(os.getloadavg()[0], 1)
     limit_s = max(part.seconds * _PATIENCE, _LEAST_PATIENCE_S)
     with subprocess.Popen(
         [sys.executable, "-m", *command, "--json"],
