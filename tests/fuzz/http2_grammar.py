@@ -8,6 +8,7 @@ from hpack import Encoder
 
 from proxy.codec.http2_frames import PREFACE
 from tests.fuzz.http1_grammar import mutated
+from tests.proxy.codec.http2_pairs import frame
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM, END_HEADERS, PADDED, PRIORITISED = 1, 4, 8, 32
@@ -37,11 +38,6 @@ TOKENS = (
     b"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00",  # goaway
     *(b"\xff", b"\x00", b"\x80", b"\x3f\xe1\x1f", b"\x20"),  # sizes of the header table, the last one 0
 )
-
-
-def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    """Return one frame."""
-    return struct.pack(">HBBBL", len(payload) >> 8 & 0xFFFF, len(payload) & 0xFF, kind, flags, stream_id) + payload
 
 
 class Speaker:

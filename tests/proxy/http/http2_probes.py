@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import attrs
 
 from proxy.codec.http2_frames import PREFACE, ErrorCode
+from tests.proxy.codec.http2_pairs import frame
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
 END_STREAM = ACK = 1
@@ -20,10 +21,6 @@ WHOLE = END_STREAM | END_HEADERS
 
 _MARKS = (b"probe..1", b"probe..2")
 _WAIT_S = 30.0
-
-
-def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
-    return struct.pack(">BHBBL", len(payload) >> 16, len(payload) & 0xFFFF, kind, flags, stream_id) + payload
 
 
 def word(value: int) -> bytes:
