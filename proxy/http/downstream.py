@@ -84,8 +84,7 @@ class DownstreamConnection(asyncio.Protocol):
         self._request_ended = True
         self._pumping = False
         self.closing = False
-        self.bytes_received = 0
-        self.bytes_sent = 0
+        self.bytes_received = self.bytes_sent = 0
         self.started_at = 0.0  # of the present request or the one before
         deadlines = listener.router.deadlines
         self._time = deadlines.time
@@ -333,6 +332,8 @@ class DownstreamConnection(asyncio.Protocol):
             return True
         upgrade, head.upgrade = head.upgrade, b""
         self._queue.extendleft(reversed(self._parser.refuse_upgrade()))
+        if self._queue:
+            self._socket.disable_read(_PIPELINE)
         if upgrade == b"h2c":  # offered, not demanded: Envoy serves the request as it is
             return True
         self._listener.stats.downstream_rq_ws_on_non_ws_route += 1

@@ -7,7 +7,7 @@ import pytest
 from outlier import Result
 from proxy.testing import FaultyUpstream
 from tests.proxy.http.client import Client
-from tests.proxy.http.raw_upstream import RawUpstream
+from tests.proxy.http.raw_upstream import GatedUpstream, RawUpstream
 from tests.proxy.http.sidecar import GET, WAIT_S, ManualClock, Sidecar, until
 
 ASK = b"GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n"
@@ -194,6 +194,20 @@ async def test_h2c_is_an_offer_that_is_not_taken(body):
         first, second = upstream.requests
         assert (bytes(first.body), second.method) == (body, "GET")
         assert not {"upgrade", "connection", "http2-settings"} & {name for name, _ in first.headers}
+
+
+@pytest.mark.parametrize("behind", [GET * 2, b"rubbish\r\n\r\n"], ids=["requests", "rubbish"])
+async def test_what_is_behind_an_offer_of_h2c_waits_for_its_answer(behind):
+    async with GatedUpstream(b"x", held="/held") as upstream, Sidecar(upstream) as sidecar:
+        client = await sidecar.client()
+        client.send(b"GET /held HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n" + behind)
+        await until(lambda: sidecar.stat("upstream_rq_active") == 1)
+        client.send(b"further bytes")
+        await (await sidecar.client()).get("/")  # so that they have arrived
+        upstream.release()
+
+        assert (await client.response()).body == b"x"
+        assert (await client.response()).status == (200 if behind.startswith(b"GET") else 400)
 
 
 @pytest.mark.slow
