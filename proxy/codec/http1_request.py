@@ -127,6 +127,7 @@ class RequestParser(Http1Parser):
         """Pass every further byte on unparsed; return those held back."""
         held, self._held = self._held, None
         self._until_close = True
+        self._last_head = b""  # what looks like a head from here on is the other protocol's
         return [held] if held else []
 
     def on_message_begin(self) -> None:

@@ -97,6 +97,16 @@ def test_a_repeated_head_whose_body_comes_later_waits_for_it():
     assert exchange(parser, OK)[1:] == [b"ok", END]
 
 
+def test_in_a_tunnel_nothing_is_taken_for_a_repeated_head():
+    parser = RequestParser(FRAMING_HEADERS)
+    for _ in range(3):
+        parser.feed(GET)
+    parser.feed(GET + GET.replace(b"keep-alive", b"upgrade\r\nUpgrade: websocket"))
+
+    assert parser.accept_upgrade() == []
+    assert parser.feed(GET) == [GET]
+
+
 def test_a_repeated_response_with_bytes_behind_it_shows_them():
     parser = ResponseParser(RESPONSE_MARKS)
     for _ in range(3):
