@@ -152,9 +152,9 @@ class Exchange(Attempts):
 
     def on_response_writable(self, *, writable: bool) -> None:
         """The client takes no more of the response (or takes it again)."""
-        encoder = self._upstream.encoder if self._upstream is not None else None
-        if encoder is not None:
-            (encoder.resume_reading if writable else encoder.pause_reading)()
+        for attempt in (self._upstream, *self._others):
+            if attempt is not None and attempt.encoder is not None:
+                (attempt.encoder.resume_reading if writable else attempt.encoder.pause_reading)()
 
     def refuse(self, reply: LocalReply) -> None:
         """Answer what cannot be served; if the response has begun, cut it off."""

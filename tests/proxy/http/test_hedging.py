@@ -159,6 +159,21 @@ async def test_client_that_leaves_ends_all_and_charges_nobody():
         assert len(sidecar.deadlines) == 0
 
 
+async def test_client_that_is_full_stops_and_starts_the_reading_of_all():
+    """An HTTP/2 client may be full before a response has begun, of another stream's."""
+    clock = ManualClock()
+    async with Answering() as upstream, Sidecar(upstream.address, clock=clock, route=hedging()) as sidecar:
+        client = await start(sidecar, upstream, clock)
+        (connection,) = sidecar.listener._connections
+        connection.pause_writing()
+        assert sidecar.stat("upstream_flow_control_paused_reading_total") == 2
+        connection.resume_writing()
+        upstream.answer(1, 503)
+        upstream.answer(0)
+
+        assert (await client.response()).body == b"0"
+
+
 async def test_request_body_is_sent_with_each():
     clock = ManualClock()
     body = bytes(range(256)) * 100
