@@ -76,8 +76,7 @@ class DownstreamConnection(asyncio.Protocol):
         self._queue: deque[Any] = deque()
         self._exchange: Exchange | None = None
         self.keep_alive = True
-        self._chunked = False
-        self._head_request = False
+        self._chunked = self._head_request = False
         self._write_paused = False
         self._upgrading = False  # another protocol is asked for and the host has not answered
         self._tunnel = False  # bytes pass unparsed, both ways
@@ -331,9 +330,10 @@ class DownstreamConnection(asyncio.Protocol):
             head.end_stream = self._request_ended = False  # what the client sends from here on is the tunnel's
             return True
         upgrade, head.upgrade = head.upgrade, b""
-        self._queue.extendleft(reversed(self._parser.refuse_upgrade()))
-        if self._queue:
-            self._socket.disable_read(_PIPELINE)
+        if head.end_stream:  # or it is a later one whose bytes are held
+            self._queue.extendleft(reversed(self._parser.refuse_upgrade()))
+            if self._queue:
+                self._socket.disable_read(_PIPELINE)
         if upgrade == b"h2c":  # offered, not demanded: Envoy serves the request as it is
             return True
         self._listener.stats.downstream_rq_ws_on_non_ws_route += 1

@@ -30,6 +30,16 @@ class Peer(RawUpstream):
         writer.write(self._answer)
 
 
+async def serve_or_switch(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer requests with bodies of five bytes; once asked for a tunnel, send back what comes through it."""
+    while b"upgrade: websocket" not in (await reader.readuntil(b"\r\n\r\n")).lower():
+        await reader.readexactly(5)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    writer.write(SWITCH)
+    while data := await reader.read(100):
+        writer.write(data)
+
+
 async def open_tunnel(sidecar: Sidecar) -> Client:
     client = await sidecar.client()
     client.send(ASK)
@@ -208,6 +218,28 @@ async def test_what_is_behind_an_offer_of_h2c_waits_for_its_answer(behind):
 
         assert (await client.response()).body == b"x"
         assert (await client.response()).status == (200 if behind.startswith(b"GET") else 400)
+
+
+async def test_an_offer_of_h2c_with_a_body_leaves_a_tunnel_behind_it_alone():
+    offer = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 5\r\n\r\nhello"
+    async with RawUpstream(serve_or_switch) as tunnel, Sidecar(tunnel.address) as sidecar:
+        client = await sidecar.client()
+        client.send(offer + ASK + b"bytes of the tunnel")
+
+        assert (await client.response("POST")).status == 200
+        assert (await client.response()).status == 101
+        assert await read(client.reader, 19) == b"bytes of the tunnel"
+
+
+async def test_an_offer_of_h2c_whose_body_comes_in_two_reads_is_read_to_its_end():
+    offer = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 5\r\n\r\nhel"
+    async with FaultyUpstream() as upstream, Sidecar(upstream) as sidecar:
+        client = await sidecar.client()
+        client.send(offer)
+        await until(lambda: sidecar.stat("upstream_rq_active") == 1)
+        client.send(b"lo")
+
+        assert (await client.response("POST")).status == 200
 
 
 @pytest.mark.slow
