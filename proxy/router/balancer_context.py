@@ -54,21 +54,26 @@ def make_context(
     route: ReadyRoute, head: RequestHead, encoder: ResponseEncoder
 ) -> "tuple[BalancerContext, tuple[bytes, ...]]":
     """Return what the balancer needs beyond chance, and the cookies that hashing made for the response."""
-    destination = head.authority.decode("latin-1")
     if route.hash_policies is None:
-        return BalancerContext(None, destination), ()
+        return BalancerContext(None), ()
     evaluated = route.hash_policies.evaluate(RequestView(head, encoder))
-    return BalancerContext(evaluated.hash, destination), evaluated.set_cookies
+    return BalancerContext(evaluated.hash), evaluated.set_cookies
 
 
 class BalancerContext:
-    """A `LoadBalancerContext` of one request, for all its attempts."""
+    """A `LoadBalancerContext` of one request, for all its attempts.
 
-    __slots__ = ("destination", "hash", "retry")
+    It has no `destination`: a client of an explicit proxy has connected to the proxy and to nowhere else. Nothing that
+    the request says can stand for it, or a client could have the sidecar connect to any place; Envoy reads
+    `x-envoy-original-dst-host` only when it is told `use_http_header`, which Istio does not say.
+    """
 
-    def __init__(self, request_hash: int | None, destination: str) -> None:
+    __slots__ = ("hash", "retry")
+
+    destination: str | None = None
+
+    def __init__(self, request_hash: int | None) -> None:
         self.hash = request_hash
-        self.destination: str | None = destination
         self.retry: RetryState | None = None  # set by the first failure
 
     @property

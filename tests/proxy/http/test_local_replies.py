@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from proxy.config.cluster_config import CircuitBreakers, HealthStatus
+from proxy.config.cluster_config import CircuitBreakers, ClusterType, HealthStatus, LbPolicy, LoadBalancerConfig
 from proxy.testing import FaultyUpstream
 from tests.proxy.http.sidecar import WAIT_S, ManualClock, Sidecar, arrived, logged, until, virtual_host
 
@@ -44,6 +44,27 @@ async def test_all_hosts_down_without_panic():
 
         assert (response.status, response.body) == (503, b"no healthy upstream")
         assert logged(sidecar) == (503, "UH", "no_healthy_upstream", 1)
+
+
+@pytest.mark.parametrize("form", ["{}", "a", "a:80", "unix:///run/a.sock", "a:b"])
+async def test_no_host_for_whom_the_request_names(form):
+    """`resolution: NONE` and `PASSTHROUGH` go to the original destination, and Host is none: it is the client's word."""
+    async with (
+        FaultyUpstream() as upstream,
+        Sidecar(
+            type=ClusterType.ORIGINAL_DST, load_balancer=LoadBalancerConfig(policy=LbPolicy.CLUSTER_PROVIDED)
+        ) as sidecar,
+    ):
+        client = await sidecar.client()
+        named = f"x-envoy-original-dst-host: {upstream.address}"
+        response = await client.request(
+            f"GET / HTTP/1.1\r\nHost: {form.format(upstream.address)}\r\n{named}\r\n\r\n".encode()
+        )
+
+        assert (response.status, response.body) == (503, b"no healthy upstream")
+        assert logged(sidecar) == (503, "UH", "no_healthy_upstream", 1)
+        assert not upstream.requests
+        assert not sidecar.cluster.hosts
 
 
 async def test_connection_refused():
