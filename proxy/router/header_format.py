@@ -158,7 +158,7 @@ _OPERATORS: Mapping[str, HeaderFormat] = {
     "DOWNSTREAM_REMOTE_ADDRESS": lambda stream, _: stream.encoder.remote_address.encode(),
     "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT": lambda stream, _: _ip(stream.encoder.remote_address),
     "DOWNSTREAM_REMOTE_PORT": lambda stream, _: _port(stream.encoder.remote_address),
-    "PROTOCOL": lambda _stream, _: b"HTTP/1.1",
+    "PROTOCOL": lambda stream, _: b"HTTP/2" if stream.head.http2 else b"HTTP/1.1",
     "RESPONSE_CODE": _status,
     "RESPONSE_CODE_DETAILS": lambda stream, _: stream.details.encode(),
     "RESPONSE_FLAGS": lambda stream, _: flags_text(stream.flags).encode(),

@@ -175,6 +175,13 @@ def test_operators_of_a_request(text, expected):
     assert formatted(text, head) == expected
 
 
+def test_protocol_is_the_clients():
+    head = request_head()
+    head.http2 = True
+
+    assert formatted("%PROTOCOL%", head) == b"HTTP/2"
+
+
 def test_operators_of_a_response():
     made = formatted(
         "%RESP(x-backend)% %RESPONSE_CODE% %RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS% %UPSTREAM_HOST% "
