@@ -180,7 +180,7 @@ class Server:
             await self._start_admin()
             if any(source.scheme is not SourceScheme.FILES for source in self.bootstrap.sources):
                 await self._start_feeds()
-            await self.cluster_manager.wait_initialized()
+            await self.cluster_manager.wait_all_initialized()
             for listener in self._listeners.values():
                 await listener.start()
         except (ProxyError, asyncio.CancelledError):

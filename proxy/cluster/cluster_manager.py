@@ -5,6 +5,7 @@ A cluster whose configuration is the same object is not touched, not even looked
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 
@@ -14,6 +15,10 @@ from proxy.cluster.environment import Environment
 from proxy.config.cluster_config import ClusterConfig
 from proxy.config.layered_mapping import differing_keys
 from proxy.stats import Metric, MetricKind, StatsStore
+
+# Envoy's `initial_fetch_timeout`. A cluster whose name server is silent would hold back the routes of all others; in
+# Envoy it holds back itself alone.
+_WARMING_S = 15.0
 
 
 class ClusterManager:
@@ -25,26 +30,18 @@ class ClusterManager:
         self._configs: Mapping[str, ClusterConfig] = {}
         self._waiting: deque[str] = deque()  # names of clusters that have not been looked at since the plan changed
         self._leaving: dict[str, None] = {}
-        self._uninitialized: dict[str, Cluster] = {}
+        self._uninitialized: dict[str, tuple[Cluster, float]] = {}  # with the loop's time until which it is waited for
         self._environment = environment
         self._added = 0
         self._modified = 0
         self._removed = 0
         stats_store.register(self._metrics)
 
-    def apply(self, configs: Mapping[str, ClusterConfig]) -> None:
-        """Run exactly these clusters from now on."""
-        self.plan(configs)
-        for _ in self.update():
-            pass
-        for _ in self.remove_others():
-            pass
-
     def plan(self, configs: Mapping[str, ClusterConfig]) -> int:
-        """Say which clusters shall run, for `update` and `remove_others`; return how many have to be looked at."""
+        """Say which clusters shall run, for `update` and `remove_others`; return how many that may concern."""
         self._waiting.extend(differing_keys(self._configs, configs))
         self._configs = configs
-        return len(self._waiting)
+        return len(self._waiting) + len(self._leaving)
 
     def update(self) -> Iterator[None]:
         """Run the planned clusters beside those that run already; yields after each, and goes on when called anew."""
@@ -60,7 +57,8 @@ class ClusterManager:
             return
         self._leaving.pop(name, None)
         if cluster is None:
-            self.clusters[name] = self._uninitialized[name] = Cluster(config, self._environment)
+            cluster = self.clusters[name] = Cluster(config, self._environment)
+            self._uninitialized[name] = cluster, self._environment.loop.time() + _WARMING_S
             self._added += 1
         elif cluster.config is not config and cluster.config != config:
             cluster.update(config)
@@ -77,15 +75,22 @@ class ClusterManager:
 
     @property
     def initialized(self) -> bool:
-        """Whether every cluster can serve."""
-        for name in [name for name, cluster in self._uninitialized.items() if cluster.initialized]:
-            del self._uninitialized[name]
+        """Whether every cluster can serve, or has had its time for that."""
+        now = self._environment.loop.time()
+        for name, (cluster, until) in tuple(self._uninitialized.items()):
+            if cluster.initialized or until <= now:
+                del self._uninitialized[name]
         return not self._uninitialized
 
     async def wait_initialized(self) -> None:
-        """Return once every present cluster can serve as it will go on to."""
+        """Return once every present cluster can serve, or has had its time for that."""
         if not self.initialized:
-            await asyncio.gather(*(cluster.wait_initialized() for cluster in self._uninitialized.values()))
+            await asyncio.gather(*(_wait_until(until, cluster) for cluster, until in self._uninitialized.values()))
+
+    async def wait_all_initialized(self) -> None:
+        """Return once every cluster can serve, those that come meanwhile too, however long that takes."""
+        while waiting := [cluster for cluster in self.clusters.values() if not cluster.initialized]:
+            await asyncio.gather(*(cluster.wait_initialized() for cluster in waiting))
 
     def close(self) -> None:
         """Stop every cluster at once."""
@@ -105,3 +110,9 @@ class ClusterManager:
         )
         for cluster in self.clusters.values():
             yield from cluster_metrics(cluster)
+
+
+async def _wait_until(end_s: float, cluster: Cluster) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(end_s):
+            await cluster.wait_initialized()

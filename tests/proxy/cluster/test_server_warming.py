@@ -1,9 +1,11 @@
 """A new configuration for a running sidecar: requests go by the old one until its new clusters can serve."""
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
 
+from proxy.admin.context import ServerState
 from proxy.config.address import Address
 from proxy.config.bootstrap import Bootstrap
 from proxy.config.health_check import HealthCheck, HealthCheckRule, HttpHealthCheck
@@ -12,6 +14,7 @@ from proxy.config.service_clusters import ConversionContext
 from proxy.config.snapshot_builder import SnapshotBuilder
 from proxy.server import Server
 from proxy.testing import FaultyUpstream
+from tests.proxy.cluster.environment import ManualResolver
 from tests.proxy.config.resources import rule, service
 from tests.proxy.http.client import Client
 from tests.proxy.http.sidecar import until
@@ -125,3 +128,28 @@ async def test_hosts_that_are_added_to_a_cluster_hold_nothing_up(subject):
 
         assert subject.clusters == ["checked", "new"]
         assert await subject.status("new") == 200
+
+
+async def test_a_start_waits_for_every_cluster_even_for_those_that_come_meanwhile(monkeypatch):
+    monkeypatch.setattr("proxy.cluster.cluster_manager._WARMING_S", 0)
+    resolver = ManualResolver()
+    server = Server(Bootstrap(listen=ANYWHERE, admin=ANYWHERE), resolver=resolver)
+    builder = SnapshotBuilder(ConversionContext(node=NodeConfig()))
+
+    def add(name: str) -> None:
+        named = service(name, resolution="DNS", endpoints=[{"address": f"{name}.test"}])
+        server.apply(builder.update([(None, named)]))
+
+    add("one")
+    start = asyncio.create_task(server.start())
+    await until(lambda: server.ready_line()["admin"] != str(ANYWHERE))
+    add("two")
+    resolver.answer("one.test", "127.0.0.1")
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert server.state is ServerState.INITIALIZING
+    resolver.answer("two.test", "127.0.0.1")
+    await start
+
+    assert server.state is ServerState.LIVE
+    await server.close()

@@ -240,7 +240,9 @@ class Sidecar:
     def apply(self, *configs: ClusterConfig) -> None:
         """Run exactly these clusters."""
         before = dict(self.manager.clusters)
-        self.manager.apply({config.name: config for config in configs})
+        self.manager.plan({config.name: config for config in configs})
+        for _ in (*self.manager.update(), *self.manager.remove_others()):
+            pass
         self._gone += [cluster for name, cluster in before.items() if name not in self.manager.clusters]
 
     def set_routes(self, *virtual_hosts: VirtualHost) -> None:

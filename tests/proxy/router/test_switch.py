@@ -15,6 +15,7 @@ from proxy.stats import StatsStore
 from tests.proxy.cluster.environment import live_environment
 from tests.proxy.config.resources import routes, rule, service
 from tests.proxy.http.sidecar import until
+from tests.virtual_time import run_in_virtual_time
 
 BIG = 40
 
@@ -26,11 +27,21 @@ class Subject:
         self.manager = ClusterManager(live_environment(), StatsStore())
         self.routes = Routes()
         self.switched: list[ConfigSnapshot] = []
-        self.switch = Switch(self.manager, self.routes, self.switched.append)
+        self.times: list[float] = []  # of the loop, in seconds, one for each of those
+        self.switch = Switch(self.manager, self.routes, self._note)
         self.pipeline = ConfigPipeline(NodeConfig(), apply=self.switch.apply)
+
+    def _note(self, snapshot: ConfigSnapshot) -> None:
+        self.switched.append(snapshot)
+        self.times.append(asyncio.get_running_loop().time())
 
     def put(self, part: str, *resources) -> None:
         self.pipeline.update("test", {part: Contents(resources={resource.key: resource for resource in resources})})
+
+    @property
+    def versions(self) -> list[str]:
+        """Of the snapshots that requests have gone by."""
+        return [snapshot.version for snapshot in self.switched]
 
     def routed(self) -> int:
         """How many of the services requests find."""
@@ -75,11 +86,11 @@ async def test_clusters_that_are_gone_stay_until_requests_go_elsewhere(subject, 
     await until(lambda: subject.switched)
     monkeypatch.setattr("proxy.turns._TURN_MS", 0)
     subject.put("a")
-    while len(subject.switched) < 2:
+    while subject.manager.clusters:
         assert subject.routed() == 0 or len(subject.manager.clusters) == BIG
         await asyncio.sleep(0)
 
-    assert (len(subject.manager.clusters), subject.routed()) == (0, 0)
+    assert (len(subject.switched), subject.routed()) == (2, 0)
 
 
 async def test_what_a_newer_configuration_interrupts_is_part_of_it(subject, monkeypatch):
@@ -89,10 +100,11 @@ async def test_what_a_newer_configuration_interrupts_is_part_of_it(subject, monk
     await asyncio.sleep(0)
     assert 0 < len(subject.manager.clusters) < BIG
     subject.put("a", *services(BIG - 10))
-    await until(lambda: subject.switched)
+    await until(lambda: subject.switched and len(subject.manager.clusters) == BIG - 10)
 
-    assert (len(subject.manager.clusters), subject.routed()) == (BIG - 10, BIG - 10)
-    assert subject.switched == [subject.pipeline.snapshot]
+    assert subject.routed() == BIG - 10
+    assert subject.versions == [subject.pipeline.snapshot.version]
+    assert subject.switched[0].changed == {f"outbound|80||s{number}.default.svc.cluster.local" for number in range(BIG)}
 
 
 async def test_routes_that_did_not_change_are_not_made_ready_again(subject):
@@ -119,16 +131,110 @@ async def test_a_change_in_a_big_mesh_touches_nothing_else(subject, monkeypatch)
     assert looked_at == ["outbound|80||s8.default.svc.cluster.local"]
 
 
-async def test_a_cluster_that_never_gets_ready_holds_the_routes_back_for_a_while_only(subject, monkeypatch):
-    monkeypatch.setattr(ClusterManager, "initialized", False)
-    monkeypatch.setattr(ClusterManager, "wait_initialized", lambda _self: asyncio.Event().wait())
-    subject.put("a", *services(1))
-    await asyncio.sleep(0)
-    before = (len(subject.manager.clusters), subject.routed())
-    subject.switch.close()
-    monkeypatch.setattr("proxy.router.switch._WARMING_S", 0)
+async def test_routes_under_way_come_into_force_however_many_small_changes_follow(subject, monkeypatch):
+    monkeypatch.setattr("proxy.turns._TURN_MS", 0)
+    subject.put("a", *services())
+    first, version = subject.pipeline.snapshot.changed, subject.pipeline.snapshot.version
+    await until(lambda: len(subject.manager.clusters) == BIG)
+    names = [f"extra{number}" for number in range(4)]
+    for name in names:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        subject.put(name, service(name, "10.0.0.2"))
+    assert subject.switched == []
+    await until(lambda: len(subject.switched) == 2)
+
+    assert subject.versions == [version, subject.pipeline.snapshot.version]
+    assert subject.switched[0].changed == first
+    assert subject.switched[1].changed == {f"outbound|80||{name}.default.svc.cluster.local" for name in names}
+    assert all(subject.routes.table.find(name.encode()) for name in ("s0", *names))
+
+
+async def test_a_change_that_must_be_made_at_once_waits_for_no_routes_under_way(subject, monkeypatch):
+    monkeypatch.setattr("proxy.turns._TURN_MS", 0)
+    subject.put("a", *services())
+    await until(lambda: len(subject.manager.clusters) == BIG)
+    for _ in range(3):
+        await asyncio.sleep(0)
     subject.put("b", service("other", "10.0.0.2"))
+    assert subject.switched == []
+    subject.switch.apply(subject.pipeline.snapshot, at_once=True)
+    assert (subject.routed(), len(subject.switched), len(subject.switched[0].changed)) == (BIG, 1, BIG + 1)
+    await until(lambda: len(asyncio.all_tasks()) == 1)
+
+    assert len(subject.switched) == 1
+
+
+async def test_a_change_left_off_among_its_routes_is_part_of_the_next(subject, monkeypatch):
+    monkeypatch.setattr("proxy.turns._TURN_MS", 0)
+    subject.put("a", *services())
+    await until(lambda: len(subject.manager.clusters) == BIG)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    subject.put("b", service("other", "10.0.0.2"))
+    subject.switch.close()
+    subject.put("c", service("third", "10.0.0.3"))
     await until(lambda: subject.switched)
 
-    assert before == (1, 0)
-    assert subject.routed() == 1
+    assert subject.routed() == BIG
+    assert len(subject.switched[0].changed) == BIG + 2
+
+
+async def test_a_small_change_does_not_take_over_a_big_removal(subject, monkeypatch):
+    subject.put("a", *services())
+    await until(lambda: subject.switched)
+    monkeypatch.setattr("proxy.turns._TURN_MS", 0)
+    subject.put("a")
+    await until(lambda: len(subject.manager.clusters) == BIG - 1)
+    subject.put("b", service("other", "10.0.0.2"))
+    assert len(subject.manager.clusters) >= BIG - 1
+    await until(lambda: len(subject.manager.clusters) == 1)
+
+    assert len(subject.switched) == 3
+    assert subject.routes.table.find(b"other") is not None
+
+
+async def test_a_switch_is_told_before_what_is_left_over_goes(subject, monkeypatch):
+    subject.put("a", *services())
+    await until(lambda: subject.switched)
+    monkeypatch.setattr("proxy.turns._TURN_MS", 0)
+    subject.put("a")
+    await until(lambda: len(subject.switched) == 2)
+
+    assert len(subject.manager.clusters) == BIG
+
+
+def silent(name: str):
+    """Return a service whose host is a name that nobody answers for."""
+    return service(name, resolution="DNS", endpoints=[{"address": f"{name}.test"}])
+
+
+def test_clusters_that_never_get_ready_hold_routes_back_for_a_while_whatever_comes_meanwhile():
+    async def main() -> tuple[list[float], list[bool]]:
+        subject = Subject()
+        found: list[bool] = []
+        subject.put("a", silent("lost"))
+        for number in range(4):
+            await asyncio.sleep(7)
+            found.append(subject.routes.table.find(b"lost") is not None)
+            subject.put("b", service("other", "10.0.0.2"), service(f"s{number}", "10.0.0.3"))
+        subject.switch.close()
+        subject.manager.close()
+        return subject.times, found
+
+    assert run_in_virtual_time(main()) == ([15, 21, 28], [False, False, True, True])
+
+
+def test_each_cluster_that_never_gets_ready_has_its_own_time():
+    async def main() -> list[float]:
+        subject = Subject()
+        subject.put("a", silent("lost"))
+        await asyncio.sleep(10)
+        subject.put("b", silent("later"))
+        await asyncio.sleep(20)
+        subject.put("c", service("other", "10.0.0.2"))
+        subject.switch.close()
+        subject.manager.close()
+        return subject.times
+
+    assert run_in_virtual_time(main()) == [25, 30]
