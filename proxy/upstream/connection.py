@@ -55,6 +55,7 @@ class UpstreamConnection(asyncio.Protocol):
         "_decoder",
         "_out",
         "_parser",
+        "_paused",
         "_pool",
         "_request_sent",
         "_transport",
@@ -74,6 +75,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._decoder: ResponseDecoder | None = None
         self._out: list[bytes] = []  # encoded, not yet written: one write for all that one read of the client brings
         self._chunked = False
+        self._paused = False
         self._tunnel = False
         self._request_sent = True
         self.host = pool.host
@@ -139,11 +141,13 @@ class UpstreamConnection(asyncio.Protocol):
     def pause_reading(self) -> None:
         """Take no more of the response for now."""
         self._pool.stats.upstream_flow_control_paused_reading_total += 1
+        self._paused = True
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Go on reading."""
         self._pool.stats.upstream_flow_control_resumed_reading_total += 1
+        self._paused = False
         self._transport.resume_reading()
 
     def close(self) -> None:
@@ -242,6 +246,8 @@ class UpstreamConnection(asyncio.Protocol):
         `clean` says that nothing came behind it: bytes that nobody asked for must not answer the next request.
         """
         self._detach()
+        if self._paused:
+            self.resume_reading()  # the client was slow to take this response, not the next one
         limit = self._pool.config.max_requests_per_connection
         if limit and self.requests >= limit:
             self._pool.stats.upstream_cx_max_requests += 1
