@@ -48,7 +48,7 @@ async def test_all_hosts_down_without_panic():
 
 @pytest.mark.parametrize("form", ["{}", "a", "a:80", "unix:///run/a.sock", "a:b"])
 async def test_no_host_for_whom_the_request_names(form):
-    """`resolution: NONE` and `PASSTHROUGH` go to the original destination, and Host is none: it is the client's word."""
+    """`resolution: NONE` and `PASSTHROUGH` go to the original destination; Host is only the client's word."""
     async with (
         FaultyUpstream() as upstream,
         Sidecar(
