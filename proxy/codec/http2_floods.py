@@ -6,7 +6,7 @@ Ports `ProtocolConstraints` (Envoy, source/common/http/http2/protocol_constraint
 from proxy.codec.http2_frames import ConnectionFault, ErrorCode
 from proxy.codec.http2_options import Http2Stats
 
-MAX_OUTBOUND_FRAMES = 10_000  # not yet taken by the socket
+MAX_OUTBOUND_FRAMES = 10_000  # not yet taken by the socket; of DATA those that the peer's windows held back
 MAX_OUTBOUND_CONTROL_FRAMES = 1_000  # PING and SETTINGS acknowledgements, RST_STREAM
 MAX_EMPTY_FRAMES = 1  # one behind the other, DATA or HEADERS without a payload that end nothing
 MAX_PRIORITY_FRAMES_PER_STREAM = 100
@@ -72,7 +72,7 @@ class Floods:
             raise _flood("too many frames wait for the peer")
 
     def on_written(self) -> None:
-        """The socket has taken all that was sent."""
+        """The socket has taken what was sent."""
         self.outbound_frames = self.outbound_control_frames = 0
 
 

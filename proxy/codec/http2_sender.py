@@ -176,17 +176,25 @@ class Http2Sender:
                         yield stream
 
     def _send_queued_frame(self, stream: Http2Stream) -> None:
-        piece = stream.queue.popleft()
-        allowed = min(stream.send_window, self._window, MAX_FRAME_BYTES)
-        if len(piece) > allowed:
-            view = memoryview(piece)
-            piece = view[:allowed]
-            stream.queue.appendleft(view[allowed:])
-        stream.queued_bytes -= len(piece)
-        self._stats.pending_send_bytes -= len(piece)
-        self._data_frames(stream, piece)
+        """Send one frame, as full as the windows allow; it counts as one that the peer makes us send."""
+        queue = stream.queue
+        allowed = left = min(stream.send_window, self._window, MAX_FRAME_BYTES)
+        pieces: list[bytes | memoryview] = []
+        while queue and left:
+            piece = queue.popleft()
+            if len(piece) > left:
+                view = memoryview(piece)
+                piece = view[:left]
+                queue.appendleft(view[left:])
+            pieces.append(piece)
+            left -= len(piece)
+        size = allowed - left
+        stream.queued_bytes -= size
+        self._stats.pending_send_bytes -= size
+        self._floods.outbound_frames += 1
+        self._data_frames(stream, pieces[0] if len(pieces) == 1 else b"".join(pieces))
         del self._blocked[stream.id]
-        if stream.queue:
+        if queue:
             self._blocked[stream.id] = stream  # behind the others
 
     def _data_frames(self, stream: Http2Stream, data: bytes | memoryview) -> None:
@@ -199,7 +207,6 @@ class Http2Sender:
         if size <= MAX_FRAME_BYTES:
             out.append(_data_header(size, stream.id))
             out.append(data)
-            floods.outbound_frames += 1
             floods.data_frames_sent += 1
         else:
             view = memoryview(data)
@@ -207,7 +214,6 @@ class Http2Sender:
                 part = view[start : start + MAX_FRAME_BYTES]
                 out.append(_data_header(len(part), stream.id))
                 out.append(part)
-                floods.outbound_frames += 1
                 floods.data_frames_sent += 1
         self._last_data = stream.id
 

@@ -36,8 +36,8 @@ class Http2Session(Http2Receiver):
     """A server's or a client's end of one connection.
 
     Call `start` first. Every call may leave output behind: take it with `take_output` and write it, and call
-    `on_written` whenever the socket has taken all of it, since what waits for a peer is bounded. Calls that name a
-    stream which is gone do nothing, so an owner need not know before it hears the event.
+    `on_written` whenever the socket has taken it, since what a peer makes us send and does not read is bounded. Calls
+    that name a stream which is gone do nothing, so an owner need not know before it hears the event.
 
     A server's stream is gone once its response has ended: if the request has not, it is reset with `NO_ERROR`. A
     client's is gone once both have.
@@ -70,7 +70,7 @@ class Http2Session(Http2Receiver):
         return self._sender.take()
 
     def on_written(self) -> None:
-        """The socket has taken all output."""
+        """The socket has taken all output, or enough of it to take more after it was full."""
         self._floods.on_written()
 
     @property

@@ -199,6 +199,7 @@ class Http2Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """The client takes more."""
+        self.session.on_written()
         self.write_paused = False
         now = self._time()
         for stream in tuple(self._streams.values()):

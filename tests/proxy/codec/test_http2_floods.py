@@ -8,6 +8,7 @@ from proxy.codec.http2_frames import ErrorCode
 from proxy.codec.http2_options import Http2Stats
 from tests.proxy.codec.http2_pairs import GET, frame, frames, server_fed
 
+GET_BLOCK = b"\x82\x86\x84\x41\x01a"
 POST_BLOCK = b"\x83\x86\x84\x41\x01a"
 OPEN = frame(1, 4, 1, POST_BLOCK)
 PING = frame(6, 0, 0, b"12345678")
@@ -59,7 +60,7 @@ def test_answers_that_the_peer_reads_are_no_flood():
 
 
 def test_window_updates_for_what_was_sent_are_no_flood():
-    server, _ = server_fed(frame(1, 5, 1, b"\x82\x86\x84\x41\x01a"))
+    server, _ = server_fed(frame(1, 5, 1, GET_BLOCK))
     server.send_headers(1, [(b":status", b"200")], end_stream=False)
     server.send_data(1, b"x")
 
@@ -67,15 +68,41 @@ def test_window_updates_for_what_was_sent_are_no_flood():
     assert calm(server.feed(WINDOW_UPDATE))
 
 
-def test_responses_that_nobody_reads_end_the_connection():
+@pytest.mark.parametrize(("count", "flood"), [(9_999, False), (10_000, True)])
+def test_windows_opened_byte_by_byte_end_the_connection(count, flood):
+    """The head of the response is one frame, each byte another one."""
     stats = Http2Stats()
-    server, _ = server_fed(frame(1, 5, 1, b"\x82\x86\x84\x41\x01a"), frame(8, 0, 1, b"\0\x0f\0\0"), stats=stats)
+    server, _ = server_fed(frame(4, 0, 0, bytes.fromhex("000400000000")), frame(1, 5, 1, GET_BLOCK), stats=stats)
+    server.on_written()
     server.send_headers(1, [(b":status", b"200")], end_stream=False)
-    for _ in range(10_000):
+    server.send_data(1, bytes(20_000))
+
+    assert calm(server.feed(frame(8, 0, 1, b"\0\0\0\1") * count)) is flood
+    assert stats.outbound_flood == int(flood)
+
+
+def test_body_that_its_owner_sends_is_no_flood():
+    """The owner stops when the socket is full; that it is never seen empty means only that the peer reads slowly."""
+    server, _ = server_fed(frame(1, 5, 1, GET_BLOCK))
+    server.send_headers(1, [(b":status", b"200")], end_stream=False)
+    for _ in range(10_001):
         server.send_data(1, b"x")
 
-    assert calm(server.feed(PRIORITY))
-    assert stats.outbound_flood == 1
+    assert not calm(server.feed(PRIORITY))
+
+
+def test_small_pieces_that_waited_go_out_in_full_frames():
+    server, _ = server_fed(frame(4, 0, 0, bytes.fromhex("000400000000")), frame(1, 5, 1, GET_BLOCK))
+    server.send_headers(1, [(b":status", b"200")], end_stream=False)
+    sent = b"".join(b"%20d" % number for number in range(13_107))
+    for start in range(0, len(sent), 20):
+        server.send_data(1, sent[start : start + 20])
+    server.take_output()
+
+    assert not calm(server.feed(frame(8, 0, 1, b"\0\x10\0\0")))
+    payloads = [payload for _, _, _, payload in frames(server.take_output())]
+    assert [len(payload) for payload in payloads] == [16_384, 16_384, 16_384, 16_383]
+    assert b"".join(payloads) == sent[:65_535]
 
 
 @pytest.mark.parametrize(("count", "flood"), [(8, False), (9, True)])
