@@ -1,7 +1,8 @@
 """The sidecar: puts the parts together, starts them in order, and takes them down again.
 
-Configuration comes in through the pipeline; clusters and routes are swapped in one step; listeners and admin open
-once the first configuration is in force, so that nobody is answered from an empty one.
+Configuration comes in through the pipeline; the switch makes it what requests go by, clusters first, then all routes in
+one step, big changes in turns with requests. Listeners open once the first configuration is in force, so that nobody is
+answered from an empty one; the admin server opens before, for those who want to see what is waited for.
 """
 
 import asyncio
@@ -143,10 +144,11 @@ class Server:
     def apply(self, snapshot: ConfigSnapshot) -> None:
         """Run `snapshot`; requests under way finish as they began.
 
-        A running sidecar makes a big change in turns with its requests, after this call.
+        A sidecar that serves makes a big change in turns with its requests, after this call.
         """
         self.snapshot = snapshot
-        self._switch.apply(snapshot, at_once=self.state is not ServerState.LIVE)
+        serves = self.state in (ServerState.LIVE, ServerState.DRAINING)
+        self._switch.apply(snapshot, at_once=not serves)
 
     def _on_switched(self, snapshot: ConfigSnapshot) -> None:
         self.events.publish(
@@ -213,11 +215,11 @@ class Server:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
             self._watching = None
-        self._switch.close()
         if self._feeds is not None:
             await self._feeds.close()
             self._feeds = None
         await self.pipeline.close()
+        self._switch.close()
         for listener in self._listeners.values():
             listener.close()
         self.cluster_manager.close()

@@ -81,6 +81,41 @@ async def test_requests_go_by_the_old_routes_until_new_hosts_are_checked(subject
         assert await subject.status("old") == 404
 
 
+async def test_a_sidecar_that_drains_waits_for_new_hosts_too(subject):
+    async with FaultyUpstream(fault="hang") as last, FaultyUpstream(fault="hang") as upstream:
+        subject.apply({"old": last})
+        request = asyncio.create_task(subject.status("old"))
+        await last.wait_requests(1)
+        drain = asyncio.create_task(subject.server.drain())
+        await until(lambda: subject.server.state is ServerState.DRAINING)
+        subject.apply({"checked": upstream})
+        await upstream.wait_requests(1)
+        assert subject.clusters == ["checked", "old"]
+
+        upstream.drop_connections()
+        await until(lambda: subject.clusters == ["checked"])
+        last.drop_connections()
+        await request
+        await drain
+
+
+async def test_nothing_is_begun_by_what_comes_in_while_a_sidecar_closes(subject, monkeypatch):
+    builder = SnapshotBuilder(ConversionContext(node=NodeConfig()))
+    builder.update([(None, service(f"s{number}", "127.0.0.1")) for number in range(20)])
+    close = subject.server.pipeline.close
+
+    async def close_late() -> None:
+        subject.server.apply(builder.snapshot)
+        await close()
+
+    monkeypatch.setattr(subject.server.pipeline, "close", close_late)
+    await subject.server.close()
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    assert subject.clusters == ["old"]
+
+
 async def test_without_anything_to_wait_for_the_switch_is_at_once(subject):
     async with FaultyUpstream() as upstream:
         subject.apply({"new": upstream})
