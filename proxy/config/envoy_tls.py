@@ -39,7 +39,7 @@ def envoy_listener_socket(options: ListenerOptions) -> dict[str, Any] | None:
     common: dict[str, Any] = {
         "tls_params": _PARAMS,
         "tls_certificates": [_certificate(str(options.tls_certificate), str(options.tls_key))],
-        "alpn_protocols": ["http/1.1"],
+        "alpn_protocols": ["h2", "http/1.1"],
     }
     if options.tls_client_ca is None:
         return _socket("DownstreamTlsContext", common)

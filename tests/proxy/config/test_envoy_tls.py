@@ -13,9 +13,10 @@ from proxy.config.bootstrap_loader import load_bootstrap
 from proxy.config.cluster_config import ClusterConfig, TlsMode, UpstreamTls
 from proxy.config.envoy_bootstrap import envoy_bootstrap
 from proxy.config.envoy_cluster import envoy_cluster
-from proxy.config.envoy_tls import SYSTEM_AUTHORITIES
+from proxy.config.envoy_tls import SYSTEM_AUTHORITIES, envoy_listener_socket
 from proxy.config.route_config import RouteConfiguration
 from proxy.config.snapshot import ConfigSnapshot
+from proxy.http.protocol_choice import ALPN_PROTOCOLS
 from tests.proxy.certificates import write_ca, write_pair
 
 
@@ -108,6 +109,14 @@ def test_envoy_accepts_all_of_it(envoy, tmp_path):
     result = subprocess.run([envoy, "--mode", "validate", "-c", path], capture_output=True, text=True, check=False)
 
     assert result.returncode == 0, result.stderr[-2000:]
+
+
+def test_listener_offers_what_the_sidecar_offers():
+    options = Bootstrap(tls_certificate=Path("c"), tls_key=Path("k"))
+    socket = envoy_listener_socket(options)
+
+    assert socket is not None
+    assert socket["typed_config"]["common_tls_context"]["alpn_protocols"] == ALPN_PROTOCOLS
 
 
 def test_limits_at_their_defaults_are_left_out():
