@@ -172,7 +172,7 @@ class HashLoadBalancer(LoadBalancer):
     @property
     def building(self) -> bool:
         """Whether a table is being built to follow a change."""
-        return any(priority.building for priority in self._priorities)
+        return not self._closed and any(priority.building for priority in self._priorities)
 
     def close(self) -> None:
         """Stop following the priority set, and stop building."""

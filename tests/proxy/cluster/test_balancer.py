@@ -57,7 +57,18 @@ def test_nothing_more_is_built_for_a_cluster_that_has_gone(end):
     getattr(subject.cluster, end)()
     subject.loop.run_soon()
 
-    assert subject.cluster.load_balancer.building
+    assert subject.cluster.load_balancer.gauges == {}
+    assert not subject.cluster.load_balancer.building
+
+
+async def test_nobody_waits_for_the_table_of_a_cluster_that_has_gone():
+    subject = ClusterUnderTest(config(*ADDRESSES, load_balancer=MAGLEV))
+    waiting = subject.cluster.wait_initialized()
+
+    waiting.send(None)
+    subject.cluster.remove()
+    with pytest.raises(StopIteration):
+        waiting.send(None)
 
 
 def test_the_balancers_gauges_are_statistics_of_the_cluster():
