@@ -55,6 +55,7 @@ class Cluster:
         self._hosts_by_monitor: dict[HostMonitor, Host] = {}
         self._cleanup: asyncio.TimerHandle | None = None
         self._initialized = False
+        self._afresh = False  # whether no host may stay when hosts are known again
         self._stopped = False
         self.health_checker = self._create_health_checker(config)
         self.discovery = self._create_discovery()
@@ -78,20 +79,18 @@ class Cluster:
         self._error_matcher = _error_matcher(config)
         if config.outlier_detection != old.outlier_detection:
             self._update_detector(config.outlier_detection)
-        afresh = config.type is not old.type and ClusterType.ORIGINAL_DST in {config.type, old.type}
         if config.tls != old.tls or _protocols(config) != _protocols(old):
             self.tls = _tls_socket(config)
-            afresh = True
-        if afresh:
-            # Hosts that requests have named are nobody's endpoints; a host's pools are of one kind for good.
-            self._update_hosts(())
+            self._afresh = True  # a host's pools are of one kind for good
+        if config.type is not old.type and ClusterType.ORIGINAL_DST in {config.type, old.type}:
+            self._update_hosts(())  # hosts that requests have named are nobody's endpoints
         if config.type is not old.type:
             if self.discovery is not None:
                 self.discovery.close()
             self.discovery = self._create_discovery()
         elif self.discovery is not None:
             self.discovery.update(config)
-        if afresh or config.endpoints != old.endpoints or config.type is not old.type:
+        if self._afresh or config.endpoints != old.endpoints or config.type is not old.type:
             self._refresh_hosts()
         self.shadow = follow_shadow(self.shadow, self, self._environment)
         for host in self.hosts:
@@ -207,10 +206,12 @@ class Cluster:
 
     def _refresh_hosts(self) -> None:
         """Let the hosts be those of the configuration; while none of its names is known, those of before stay."""
-        if self.discovery is None:
-            self._update_hosts(self.config.endpoints)
-        elif self.discovery.answered:
-            self._update_hosts(self.discovery.endpoints)
+        if self.discovery is not None and not self.discovery.answered:
+            return
+        if self._afresh:
+            self._afresh = False
+            self._update_hosts(())
+        self._update_hosts(self.config.endpoints if self.discovery is None else self.discovery.endpoints)
 
     def _update_hosts(self, endpoints: Iterable[Endpoint]) -> None:
         """Match the endpoints with the hosts by identity; a host that stays takes the endpoint's new attributes."""

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from outlier import ListedRandom, OutlierDetection
-from proxy.config.cluster_config import ClusterType, Endpoint, Locality
+from proxy.config.cluster_config import ClusterType, Endpoint, Http2Options, Locality, TlsMode, UpstreamTls
 from proxy.config.health_check import HealthCheck, HealthCheckRule, HealthCheckRules, TcpHealthCheck
 from proxy.upstream.health_checker_probe import CheckResult
 from proxy.upstream.host import Host
@@ -246,6 +246,25 @@ def test_hosts_of_before_serve_until_new_names_are_answered():
 
     subject.resolver.answer("three.test", "10.0.0.3")
     assert addresses(subject) == ["10.0.0.3:80"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"tls": UpstreamTls(mode=TlsMode.SIMPLE)}, {"h2_upstream": Http2Options()}], ids=["tls", "protocol"]
+)
+def test_hosts_of_before_serve_until_new_names_are_answered_for_connections_of_another_kind(change):
+    subject = cluster("one.test:80")
+    subject.resolver.answer("one.test", "10.0.0.1")
+    (before,) = subject.hosts
+
+    subject.update(endpoints=(Endpoint(address="two.test:80"),), **change)
+    assert subject.hosts == (before,)
+
+    subject.resolver.answer("two.test", "10.0.0.1", "10.0.0.2")
+    assert addresses(subject) == ["10.0.0.1:80", "10.0.0.2:80"]
+    assert before not in subject.hosts
+    kept = subject.hosts
+    subject.update(endpoints=(Endpoint(address="two.test:80", weight=2),))
+    assert subject.hosts == kept
 
 
 def test_a_new_configuration_is_no_answer():
