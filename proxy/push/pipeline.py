@@ -1,7 +1,8 @@
-"""From what sources deliver to what the data plane runs: store, debounce, builder, apply.
+"""From what sources deliver to what the data plane is told to run: store, debounce, builder, apply.
 
 What is refused never reaches the data plane: the last good version stays, and the refusal is logged and listed. The
-data plane sees either the old state or the new one; while a new one is built in slices, it runs the old one.
+data plane is told of whole states only; while a new one is built in slices, it runs the old one. It may take its time
+to switch, so what is told here can be ahead of what is in force.
 """
 
 import asyncio
@@ -71,7 +72,7 @@ class SourceStatus:
 
 @attrs.frozen(kw_only=True)
 class PipelineStatus:
-    """The configuration as a whole: the running snapshot's version, and each source."""
+    """The configuration as a whole: the snapshot that the data plane has been told to run, and each source."""
 
     version: str
     clusters: int
@@ -129,7 +130,7 @@ class ConfigPipeline:
 
     @property
     def snapshot(self) -> ConfigSnapshot:
-        """What the data plane runs."""
+        """What the data plane has been told to run."""
         return self._snapshot
 
     @property
@@ -326,7 +327,7 @@ class ConfigPipeline:
         )
 
     def status(self) -> PipelineStatus:
-        """Return what is running and what is refused."""
+        """Return what the data plane has been told to run, and what is refused."""
         snapshot = self._snapshot
         return PipelineStatus(
             version=snapshot.version,
