@@ -16,8 +16,8 @@ class Deadlines:
 
     A callback is identified by equality (a bound method equals itself), so one object can hold several timeouts
     through several methods; setting one that is set starts it anew only if the length is the same, so clear it first.
-    When several expire in one sweep, all are called,
-    even one that another of them cleared: an owner checks its own state. `time` is the clock, in seconds.
+    When several expire in one sweep, all are called, even one that another of them cleared: an owner checks its own
+    state. `time` is the clock, in seconds.
     """
 
     __slots__ = ("_due", "_loop", "_queues", "_timer", "time")

@@ -24,7 +24,7 @@ _REMOVED: Final = _Marker()
 
 
 class LayeredMapping(Mapping[K, V]):
-    """An immutable mapping; keys come in the order in which they were first added.
+    """An immutable mapping; keys come in the order in which they were added, but for those that went and came back.
 
     >>> numbers = LayeredMapping({"one": 1, "two": 2})
     >>> dict(numbers.replaced({"two": None, "three": 3}))

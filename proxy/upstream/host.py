@@ -61,9 +61,9 @@ _STATUS_FLAGS = {
 class Host:
     """A member of a cluster.
 
-    Counters carry the names of `/clusters`; `rq_active` is also what least-request balancing reads. Mutable
-    attributes are
-    written by the data plane directly: one host sees every request, so a method call each would be the costlier design.
+    Counters carry the names of `/clusters`; `rq_active` is also what least-request balancing reads. Mutable attributes
+    are written by the data plane directly: one host sees every request, so a method call each would be the costlier
+    design.
     """
 
     __slots__ = (
