@@ -230,8 +230,8 @@ class Http2Connection(asyncio.Protocol):
             if not self._transport.get_write_buffer_size():
                 self.session.on_written()
 
-    def on_stream_done(self, stream: DownstreamStream, *, reset_by_client: bool = False) -> None:
-        """A stream's exchange has ended."""
+    def on_stream_done(self, stream: DownstreamStream, *, reset: bool = False) -> None:
+        """A stream's exchange has ended; `reset` by the client, or for what the client sent on it."""
         del self._streams[stream.stream_id]
         self._listener.stats.downstream_rq_active -= 1
         self._listener.log(stream, stream.exchange)
@@ -239,7 +239,7 @@ class Http2Connection(asyncio.Protocol):
         if self.session.has_stream(stream.stream_id):
             self._flushing[stream.stream_id] = now
         self._idle_since = now
-        unanswered = reset_by_client and not stream.exchange.status
+        unanswered = reset and not stream.exchange.status
         del stream.exchange  # the two hold each other
         if self._premature_resets.on_stream_end(reset_unanswered=unanswered, lifetime_ms=stream.duration_ms):
             self._listener.stats.downstream_rq_too_many_premature_resets += not self.closing
@@ -294,7 +294,7 @@ class Http2Connection(asyncio.Protocol):
                 stream.on_gone(reset=True)
             else:
                 stream.on_protocol_error(_MALFORMED)
-            self.on_stream_done(stream, reset_by_client=event.remote)
+            self.on_stream_done(stream, reset=True)
 
     def _begin(self, stream_id: int, head: RequestHead, refusal: LocalReply | None) -> None:
         """Start the exchange of one request, or answer what is not to be served."""
@@ -315,7 +315,7 @@ class Http2Connection(asyncio.Protocol):
         stream = self._add_stream(stream_id)
         stream.exchange = Exchange(self._listener.router, stream, RequestHead(b"", b"", b"", [], 0))
         stream.on_protocol_error(_MALFORMED)
-        self.on_stream_done(stream)
+        self.on_stream_done(stream, reset=True)
 
     def _add_stream(self, stream_id: int) -> DownstreamStream:
         stats = self._listener.stats

@@ -1,13 +1,14 @@
 """Clients that open streams only to reset them: work for us and for hosts, none for them (CVE-2023-44487).
 
-Ports `ConnectionManagerImpl::isPrematureRstStream` and `maybeDrainDueToPrematureResets` (Envoy,
+Those that break the protocol on a stream, so that it is reset here, do the same (CVE-2025-8671). Ports
+`ConnectionManagerImpl::isPrematureRstStream` and `maybeDrainDueToPrematureResets` (Envoy,
 source/common/http/conn_manager_impl.cc).
 """
 
 # Envoy's `overload.premature_reset_total_stream_count`: so many streams show what a client is up to.
 PREMATURE_RESET_STREAMS = 500
 
-# A stream that a client resets within this time, before any answer, was opened to be reset.
+# A stream that is reset, by a client or for what it sent, within this time and before any answer was opened for that.
 PREMATURE_RESET_LIFETIME_MS = 1_000
 
 

@@ -10,7 +10,7 @@ from proxy.http.connection_timers import REQUEST_HEAD_TIMEOUT_MS
 from proxy.http.premature_resets import PREMATURE_RESET_STREAMS
 from proxy.testing import FaultyUpstream
 from tests.proxy.http.http2_client import GET, POST, Http2Client, connected
-from tests.proxy.http.http2_probes import frame, lines
+from tests.proxy.http.http2_probes import block, frame, lines
 from tests.proxy.http.sidecar import ManualClock, Sidecar, arrived, logged, until
 
 MIB = 1 << 20
@@ -315,6 +315,30 @@ class TestResets:
 
             assert sidecar.http_stats.downstream_rq_too_many_premature_resets == int(ended)
             assert client.closed is ended
+
+    @pytest.mark.parametrize(
+        ("extra", "fault"),
+        [
+            pytest.param((), lambda stream: frame(8, 0, stream, bytes(4)), id="window update by nothing"),
+            pytest.param((), lambda stream: frame(2, 0, stream, bytes(4)), id="short priority"),
+            pytest.param(((b"content-length", b"1"),), lambda stream: frame(0, 0, stream, b"xx"), id="long body"),
+            pytest.param(((b"te", b"x"),), lambda _: b"", id="malformed head"),
+        ],
+    )
+    @pytest.mark.parametrize(("count", "ended"), [(249, False), (250, True)])
+    async def test_streams_opened_to_have_them_reset_end_the_connection(self, count, ended, extra, fault):
+        head = block(lines(*extra, method=b"POST"))
+        async with FaultyUpstream(fault="hang") as upstream, Sidecar(upstream) as sidecar:
+            client = await sidecar.client()
+            streams = range(1, 2 * count, 2)
+            client.send(PREFACE + frame(4, 0, 0))
+            client.send(b"".join(frame(1, 4, stream, head) + fault(stream) for stream in streams))
+            await until(lambda: len(sidecar.log) == count)
+            await asyncio.sleep(0)
+
+            assert sidecar.http_stats.downstream_rq_too_many_premature_resets == int(ended)
+            assert sidecar.http_stats.http2.goaway_sent == int(ended)
+            assert {line["response_code"] for line in sidecar.log} == {0}
 
     async def test_resets_behind_answers_are_harmless(self):
         count = PREMATURE_RESET_STREAMS // 2 + 5
