@@ -52,6 +52,7 @@ class Http2Connection(asyncio.Protocol):
         "_feeding",
         "_flushing",
         "_idle_since",
+        "_last_begun",
         "_listener",
         "_premature_resets",
         "_requests_left",
@@ -84,6 +85,7 @@ class Http2Connection(asyncio.Protocol):
         self._requests_left = listener.options.max_requests_per_connection  # counted down from 0, it never is 0 again
         self._premature_resets = PrematureResets()
         self._idle_since = self._time()
+        self._last_begun = 0  # the last stream that became a request
         self.session = Http2Session(client=False, options=_OPTIONS, stats=listener.stats.http2)
         self.socket = ClientSocket(transport, deadlines)
         self.write_paused: bool = False
@@ -272,7 +274,7 @@ class Http2Connection(asyncio.Protocol):
                 self._dispatch_to(stream, event)
             elif event.stream_id in self._flushing and isinstance(event, (StreamFlushed, StreamReset)):
                 self._on_flushed(event.stream_id)
-            elif isinstance(event, StreamReset) and not event.remote and not self.closing:
+            elif isinstance(event, StreamReset) and event.stream_id > self._last_begun and not self.closing:
                 self._note_malformed(event.stream_id)
 
     def _dispatch_to(
@@ -302,6 +304,7 @@ class Http2Connection(asyncio.Protocol):
             return
         stats = self._listener.stats
         stream = self._add_stream(stream_id)
+        self._last_begun = stream_id
         self._requests_left -= 1
         if not self._requests_left:
             stats.downstream_cx_max_requests_reached += 1

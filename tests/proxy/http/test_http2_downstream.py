@@ -362,3 +362,15 @@ class TestResets:
             assert [int(goaway.error_code) for goaway in client.goaways] == [ErrorCode.PROTOCOL_ERROR]
             assert logged(sidecar)[:3] == (0, "DPE", "http2.protocol_error")
             assert sidecar.http_stats.downstream_cx_protocol_error == 1
+
+    async def test_request_that_is_answered_before_its_fault_is_read_is_one_request(self):
+        """The two come in one read, and the answer needs no host."""
+        async with Sidecar() as sidecar:
+            sidecar.set_routes()
+            client = await sidecar.client()
+            head = frame(1, 4, 1, block(lines(method=b"POST")))
+            client.send(PREFACE + frame(4, 0, 0) + head + frame(8, 0, 1, bytes(4)) + frame(1, 5, 3, block(lines())))
+            await until(lambda: len(sidecar.log) >= 2)
+
+            assert [line["response_code"] for line in sidecar.log] == [404, 404]
+            assert sidecar.http_stats.downstream_rq_total == 2
