@@ -75,17 +75,18 @@ class ClusterManager:
 
     @property
     def initialized(self) -> bool:
-        """Whether every cluster can serve, or has had its time for that."""
+        """Whether every cluster that is to stay can serve, or has had its time for that."""
         now = self._environment.loop.time()
         for name, (cluster, until) in tuple(self._uninitialized.items()):
             if cluster.initialized or until <= now:
                 del self._uninitialized[name]
-        return not self._uninitialized
+        return self._uninitialized.keys() <= self._leaving.keys()
 
     async def wait_initialized(self) -> None:
-        """Return once every present cluster can serve, or has had its time for that."""
+        """Return once every cluster that is to stay can serve, or has had its time for that."""
         if not self.initialized:
-            await asyncio.gather(*(_wait_until(until, cluster) for cluster, until in self._uninitialized.values()))
+            waiting = [self._uninitialized[name] for name in self._uninitialized.keys() - self._leaving.keys()]
+            await asyncio.gather(*(_wait_until(until, cluster) for cluster, until in waiting))
 
     async def wait_all_initialized(self) -> None:
         """Return once every cluster can serve, those that come meanwhile too, however long that takes."""

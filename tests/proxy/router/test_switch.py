@@ -238,3 +238,26 @@ def test_each_cluster_that_never_gets_ready_has_its_own_time():
         return subject.times
 
     assert run_in_virtual_time(main()) == [25, 30]
+
+
+async def test_a_cluster_that_is_gone_again_holds_nothing_back(subject):
+    subject.put("a", silent("lost"))
+    subject.put("b", service("other", "10.0.0.2"))
+    assert subject.routes.table.find(b"other") is None
+    subject.put("a")
+
+    assert subject.routes.table.find(b"other") is not None
+    assert list(subject.manager.clusters) == ["outbound|80||other.default.svc.cluster.local"]
+
+
+def test_a_cluster_that_is_gone_again_holds_nothing_back_in_turns_either():
+    async def main() -> list[float]:
+        subject = Subject()
+        subject.put("a", silent("lost"))
+        await asyncio.sleep(1)
+        subject.put("a", *services())
+        await asyncio.sleep(20)
+        subject.manager.close()
+        return subject.times
+
+    assert run_in_virtual_time(main()) == [1]
