@@ -274,6 +274,8 @@ class Http2Connection(asyncio.Protocol):
                 self._dispatch_to(stream, event)
             elif event.stream_id in self._flushing and isinstance(event, (StreamFlushed, StreamReset)):
                 self._on_flushed(event.stream_id)
+            elif isinstance(event, StreamData):
+                self.session.consume(event.stream_id, len(event.data))  # nobody wants it any more
             elif isinstance(event, StreamReset) and event.stream_id > self._last_begun and not self.closing:
                 self._note_malformed(event.stream_id)
 

@@ -4,9 +4,12 @@ import asyncio
 
 from proxy.codec.http2_frames import PREFACE
 from proxy.http.http2_connection import Http2Connection
+from proxy.testing import FaultyUpstream
 from tests.proxy.codec.http2_pairs import frame
-from tests.proxy.http.sidecar import Sidecar
+from tests.proxy.http.http2_client import POST, connected
+from tests.proxy.http.sidecar import Sidecar, until
 
+MIB = 1 << 20
 PING = frame(6, 0, 0, b"12345678")
 
 
@@ -42,3 +45,21 @@ async def test_client_that_always_lags_behind_is_no_flood():
 
         assert not connection.closing
         connection.connection_lost(None)
+
+
+async def test_body_behind_an_answer_that_is_not_taken_is_acknowledged():
+    """Nobody wants it; kept from the connection's window, two such streams would stop all others."""
+    async with (
+        FaultyUpstream(status=413, early=True, body=bytes(100_000)) as upstream,
+        connected(upstream) as (sidecar, client),
+    ):
+        client.consuming = False
+        stream = client.request(POST, end_stream=False)
+        await until(lambda: sidecar.log)
+        client.send(stream, bytes(8 * MIB))
+        client.h2.ping(b"12345678")
+        client.flush()
+        await until(lambda: any(type(event).__name__ == "PingAckReceived" for event in client.events))
+
+        assert not client.responses[stream].over
+        assert client.h2.local_flow_control_window(stream) == 16 * MIB
