@@ -140,10 +140,11 @@ class Http2Session(Http2Receiver):
     def go_away(self, error_code: int = ErrorCode.NO_ERROR, last_stream_id: int | None = None) -> None:
         """Tell the peer to open no more streams; those up to `last_stream_id` are served, None is the last one so far.
 
-        A graceful end says `MAX_STREAM_ID` first and the real number later, since requests may be on their way.
+        A graceful end says `MAX_STREAM_ID` first and the real number later, since requests may be on their way. What
+        has been said is not taken back by a higher number (RFC 9113, 6.8).
         """
         if last_stream_id is None:
-            last_stream_id = self._last_peer_stream_id
+            last_stream_id = min(self._last_peer_stream_id, self._last_served_stream_id)
         self._last_served_stream_id = last_stream_id
         self._stats.goaway_sent += 1
         self._sender.raw(goaway(last_stream_id, error_code))

@@ -6,7 +6,7 @@ from proxy.codec.http2_events import GoAway, SessionError, SettingsReceived, Str
 from proxy.codec.http2_frames import MAX_STREAM_ID, PREFACE, ErrorCode
 from tests.proxy.codec.http2_pairs import GET, OK, POST, Pair, frame, frames, server_fed, session
 
-HEADERS, RST_STREAM = 1, 3
+HEADERS, RST_STREAM, GOAWAY = 1, 3, 7
 
 
 def heads(events):
@@ -72,6 +72,16 @@ def test_notice_takes_streams_that_are_on_their_way():
     pair.exchange()
 
     assert len(heads(pair.server_events)) == 1
+
+
+def test_later_goaway_does_not_raise_the_last_stream():
+    """RFC 9113, 6.8: the peer may have sent what is above it elsewhere."""
+    server, _ = server_fed(frame(HEADERS, 4, 1, b"\x83\x86\x84\x41\x01a"))
+    server.go_away()
+    server.feed(frame(HEADERS, 4, 3, b"\x83\x86\x84\x41\x01a") + frame(6, 0, 1, bytes(8)))
+
+    goaways = [payload for kind, _, _, payload in frames(server.take_output()) if kind == GOAWAY]
+    assert goaways == [b"\0\0\0\1\0\0\0\0", b"\0\0\0\1\0\0\0\1"]
 
 
 def test_what_is_still_sent_to_a_stream_that_was_reset_is_dropped():
