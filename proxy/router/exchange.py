@@ -171,6 +171,7 @@ class Exchange(Attempts):
         route = self._route
         assert route is not None
         head = self.head
+        self._resume_request()  # before this host may say that it takes no more
         encoder.encode_headers(head, head.headers, end_stream=head.end_stream)
         if self._body is not None:
             self._send_body(self._body, encoder)
@@ -258,7 +259,6 @@ class Exchange(Attempts):
 
     def _send_body(self, body: RequestBody, encoder: RequestEncoder) -> None:
         """Send what has been received of the body so far; keep it if it may be needed again."""
-        self._resume_request()
         body.send(encoder, complete=self._request_ended)
         if self._retry_rules is None:
             body.discard()

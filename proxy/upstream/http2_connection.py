@@ -17,6 +17,7 @@ from proxy.codec.http2_events import (
     SettingsReceived,
     StreamData,
     StreamEnd,
+    StreamFlushed,
     StreamHead,
     StreamReset,
     StreamWritable,
@@ -203,7 +204,7 @@ class Http2Connection(asyncio.Protocol):
         if isinstance(event, StreamReset):
             if (stream := self._streams.get(event.stream_id)) is not None:
                 stream.on_reset(event.error_code)
-        elif isinstance(event, StreamWritable):
+        elif isinstance(event, StreamWritable | StreamFlushed):
             if (stream := self._streams.get(event.stream_id)) is not None:
                 stream.on_window_open()
         elif isinstance(event, SettingsReceived):

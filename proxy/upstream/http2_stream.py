@@ -175,7 +175,7 @@ class UpstreamStream:
         writable = self._window_open and self._connection.writable
         if writable is not self._writable:
             self._writable = writable
-            if self.decoder is not None and not self._request_sent:
+            if self.decoder is not None and (writable or not self._request_sent):
                 self.decoder.on_request_writable(writable=writable)
 
     def lose(self, reason: ResetReason, detail: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.config.cluster_config import Http2Options
 from proxy.upstream.connection import WRITE_HIGH_WATER_BYTES
-from proxy.upstream.http2_connection import STREAM_WINDOW_BYTES
+from proxy.upstream.http2_connection import STREAM_WINDOW_BYTES, Http2Connection
 from tests.proxy.http.sidecar import GET, Sidecar, logged, post, until
 from tests.proxy.upstream.http2_upstream import (
     INITIAL_WINDOW_SIZE,
@@ -26,6 +26,28 @@ def ends_later(status: int, body: bytes = b""):
         request.send_data(body, end_stream=True)
 
     return answer
+
+
+def answers_only(path: str):
+    """Leave requests for other paths unanswered."""
+
+    def answer(request: Http2Request) -> None:
+        if request.path == path:
+            request.respond()
+
+    return answer
+
+
+def connection_of(sidecar: Sidecar) -> Http2Connection:
+    """Return the one connection to the host."""
+    (connection,) = sidecar.cluster.hosts[0].pool._connections
+    return connection
+
+
+def pauses(sidecar: Sidecar) -> tuple[int, int]:
+    """Return how often clients were told to wait, and to go on."""
+    stats = sidecar.http_stats
+    return stats.downstream_flow_control_paused_reading_total, stats.downstream_flow_control_resumed_reading_total
 
 
 class TestRequests:
@@ -79,6 +101,56 @@ class TestRequests:
             assert held < 3 * WRITE_HIGH_WATER_BYTES
             assert response.status == 200
             assert request.body == LARGE * 2
+
+    async def test_client_waits_whose_request_begins_while_the_socket_is_full(self):
+        async with Http2Upstream() as upstream, Sidecar(upstream.address, h2_upstream=HTTP2) as sidecar:
+            client = await sidecar.client()
+            await client.get()
+            connection = connection_of(sidecar)
+            connection.pause_writing()
+            client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc")
+            await until(lambda: pauses(sidecar) == (1, 0))
+            await until(lambda: len(upstream.requests) == 2)
+            client.send(b"def")
+            connection.resume_writing()
+            response = await client.response("POST")
+
+            assert (response.status, upstream.requests[1].body) == (200, b"abcdef")
+            assert pauses(sidecar) == (1, 1)
+
+    async def test_client_whose_request_is_complete_waits_no_longer_than_the_socket_is_full(self):
+        """It is read before the response, so that its leaving is noticed."""
+        upstream = Http2Upstream(answers_only("/"))
+        async with upstream, Sidecar(upstream.address, h2_upstream=HTTP2) as sidecar:
+            client = await sidecar.client()
+            await client.get()
+            connection = connection_of(sidecar)
+            connection.pause_writing()
+            client.send(b"POST /unanswered HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+            await until(lambda: pauses(sidecar) == (1, 0))
+            connection.resume_writing()
+            client.abort()
+            await until(lambda: len(upstream.requests) == 2 and upstream.requests[1].reset_code is not None)
+
+            assert pauses(sidecar) == (1, 1)
+
+    async def test_client_whose_request_is_complete_waits_no_longer_than_for_the_window(self):
+        upstream = Http2Upstream(answers_only("/"), opens_windows=False, settings={INITIAL_WINDOW_SIZE: 0})
+        async with upstream, Sidecar(upstream.address, h2_upstream=HTTP2) as sidecar:
+            client = await sidecar.client()
+            await client.get()
+            size = WRITE_HIGH_WATER_BYTES + 1
+            client.send(b"POST /unanswered HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size)
+            client.send(bytes(size - 1))
+            await until(lambda: sidecar.stat("http2.pending_send_bytes") == size - 1)
+            client.send(b"x")
+            await until(lambda: pauses(sidecar) == (1, 0))
+            upstream.requests[1].update_window(1 << 20)
+            await until(lambda: upstream.requests[1].complete)
+            client.abort()
+            await until(lambda: sidecar.stat("upstream_rq_active") == 0)
+
+            assert pauses(sidecar) == (1, 1)
 
 
 class TestResponses:
