@@ -1,10 +1,13 @@
 """The command `outlier`: which commands there are, and what their failures look like.
 
 Each command is a module with `add_parser(subparsers)` and `run(args) -> int`. Exit codes: 0 success, 1 a finding, 2 bad
-usage or unreadable input; an error is one line on stderr.
+usage or unreadable input; an error is one line on stderr. A command whose
+reader leaves early (`| head`) ends without a word.
 """
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -28,6 +31,7 @@ from proxy.version import version
 BAD_USAGE = 2
 _EXIT_CODES = "exit codes: 0 success; 1 a finding; 2 bad usage or unreadable input"
 INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
+BROKEN_PIPE = 128 + signal.SIGPIPE  # likewise
 
 COMMANDS: Mapping[str, ModuleType] = {
     "run": run_command,
@@ -45,6 +49,10 @@ _WITH_RUN_OPTIONS = (run_command, envoy_command)  # log format and level are amo
 
 class _Parser(argparse.ArgumentParser):
     """Reports bad usage in one line."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        sys.stdout.flush()  # a help text that nobody reads is to fail here, not when the interpreter ends
+        super().exit(status, message)
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_USAGE, f"{self.prog}: {message}\n")
@@ -82,6 +90,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The arguments after the program's name; None takes those of the process.
     """
+    try:
+        exit_code = _run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _write_no_more()
+        return BROKEN_PIPE
+    return exit_code
+
+
+def _run(argv: Sequence[str] | None) -> int:
     args = make_parser().parse_args(argv)
     command = COMMANDS[args.command]
     if command is not run_command:  # it knows its log options only when it has read the bootstrap file
@@ -94,6 +112,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BAD_USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _write_no_more() -> None:
+    """Lead what is left for a reader that has gone to nowhere, or the interpreter complains of it at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _add_log_options(parser: argparse.ArgumentParser) -> None:

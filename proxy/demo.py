@@ -59,8 +59,19 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.port <= 65_535:
         raise ConfigError("--port", args.port, "must be in 0..65535")
     with asyncio.Runner(loop_factory=choose_loop(LoopChoice.AUTO)) as runner:
-        runner.run(_demo(args.duration, args.port, Console()))
+        runner.run(_demo(args.duration, args.port, _Console()))
     return 0
+
+
+class _Console(Console):
+    """Ends the demo as every command ends when nobody reads on."""
+
+    def on_broken_pipe(self) -> None:
+        """Exit with what a shell reports for a program that SIGPIPE ended."""
+        try:
+            super().on_broken_pipe()
+        except SystemExit:
+            raise SystemExit(128 + signal.SIGPIPE) from None
 
 
 async def _demo(duration_s: float, port: int, console: Console) -> None:

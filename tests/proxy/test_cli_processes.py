@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import sys
@@ -135,6 +136,33 @@ async def test_port_in_use_is_an_error_line_and_exit_2(run_argv):
 
     assert process.returncode == 2
     assert error.decode().splitlines()[-1].startswith(f"cannot listen on {address}; ")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--help",),
+        ("check", "examples/bookinfo"),
+        ("envoy", "--format", "yaml", "examples/bookinfo"),
+        ("demo", "--duration", "60"),
+    ],
+    ids=lambda argv: argv[0],
+)
+async def test_reader_that_has_left_ends_a_command_quietly(argv):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proxy.cli", *argv),
+            stdout=pipe,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+            # Output is buffered, as it is in a pipe of a shell.
+            env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        )
+    _, error = await process.communicate()
+
+    assert (process.returncode, error) == (128 + signal.SIGPIPE, b"")
 
 
 async def test_demo_ejects_returns_and_summarises():
