@@ -16,6 +16,7 @@ from proxy.codec.headers import (
     TE,
     HeaderList,
     HeaderTable,
+    remove_headers,
 )
 from proxy.codec.http1_parser import ProtocolError
 from proxy.codec.http1_request import RequestHead
@@ -112,13 +113,22 @@ def read_response_head(
     head = ResponseHead(status, headers, 0)
     _read_lines(lines, 1, headers, head, options)
     head.end_stream = end_stream
-    if status < 200:
-        if end_stream:
-            raise malformed("an interim response ends the stream")
-        head.content_length = -1
-    elif end_stream and head.content_length > 0 and not head_request and status not in (204, 304):
+    if status < 200 and end_stream:
+        raise malformed("an interim response ends the stream")
+    if status < 200 or status == 204:
+        _refuse_length(head)
+    elif end_stream and head.content_length > 0 and not head_request and status != 304:
         raise malformed("a content-length without a body")
     return head
+
+
+def _refuse_length(head: ResponseHead) -> None:
+    """Refuse a length where no body may be; `content-length: 0` is only removed, as in HTTP/1.1."""
+    if head.content_length > 0:
+        raise malformed("a content-length where no body may be")
+    if head.content_length == 0:
+        remove_headers(head.headers, {b"content-length"})
+        head.content_length = -1
 
 
 def read_trailers(lines: HeaderList, options: Http2Options) -> HeaderList:

@@ -149,6 +149,20 @@ class TestResponses:
         with pytest.raises(StreamFault):
             read_response_head(lines, OPTIONS, end_stream=True, head_request=False)
 
+    @pytest.mark.parametrize("head_request", [False, True])
+    @pytest.mark.parametrize(("status", "end_stream"), [(b"103", False), (b"204", False), (b"204", True)])
+    def test_length_where_no_body_may_be(self, status, end_stream, head_request):
+        """A client of HTTP/1.1 would take the next head for it; a length of 0 is only removed."""
+
+        def read_status(*lines):
+            lines = [(b":status", status), (b"a", b"b"), *lines]
+            return read_response_head(lines, OPTIONS, end_stream=end_stream, head_request=head_request)
+
+        with pytest.raises(StreamFault):
+            read_status((b"content-length", b"1"))
+        head = read_status((b"content-length", b"0"))
+        assert (head.headers, head.content_length) == ([(b"a", b"b")], -1)
+
     @pytest.mark.parametrize(("status", "head_request"), [(b"304", False), (b"200", True)])
     def test_length_of_a_body_that_is_not_sent_is_kept(self, status, head_request):
         lines = [(b":status", status), (b"content-length", b"3")]
