@@ -86,10 +86,6 @@ class StatsStore:
         """Add a provider; asked once for each scrape."""
         self._providers[provider] = None
 
-    def unregister(self, provider: Provider) -> None:
-        """Forget a provider; unknown ones are ignored."""
-        self._providers.pop(provider, None)
-
     def metrics(self) -> Iterator[Metric]:
         """Yield every metric of every provider, in order of registration."""
         for provider in tuple(self._providers):

@@ -4,7 +4,7 @@ Ports `StreamEncoderImpl::encodeHeadersBase` (Envoy, source/common/http/http1/co
 otherwise a body is chunked, and a message without body says `content-length: 0` where a reader might wait for one.
 """
 
-from proxy.codec.headers import STATUS_LINES, HeaderList, get_header, render_head
+from proxy.codec.headers import STATUS_LINES, HeaderList, render_head
 
 LAST_CHUNK = b"0\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -64,9 +64,3 @@ def encode_chunk(data: bytes) -> bytes:
 def encode_last_chunk(trailers: HeaderList) -> bytes:
     """Return the end of a chunked body."""
     return render_head(b"0\r\n", trailers) if trailers else LAST_CHUNK
-
-
-def stated_content_length(headers: HeaderList) -> int:
-    """Return the Content-Length of a list, -1 if there is none; the value has been validated by a parser."""
-    value = get_header(headers, b"content-length")
-    return -1 if value is None else int(value)

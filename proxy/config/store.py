@@ -28,7 +28,6 @@ class Store:
         self._parts: dict[tuple[str, str], _Part] = {}
         self._mentions: dict[Key, set[tuple[str, str]]] = defaultdict(set)
         self._resources: dict[Key, Resource] = {}
-        self._refused: dict[str, set[str]] = defaultdict(set)
 
     @property
     def resources(self) -> Mapping[Key, Resource]:
@@ -38,10 +37,6 @@ class Store:
     def issues(self, source: str) -> list[Issue]:
         """Return every finding on a source's parts as they are now, in their order."""
         return [issue for name in self._names(source) for issue in self._parts[name].issues]
-
-    def has_refused(self, source: str) -> bool:
-        """Whether any part of a source holds something that is refused, as it is now."""
-        return bool(self._refused.get(source))
 
     def keys(self, source: str) -> set[Key]:
         """Return the keys of the resources that a source brings, whether or not another one overrides them."""
@@ -54,10 +49,6 @@ class Store:
         """Replace a part with what was read; return the resources that changed."""
         name = (source, part)
         old = self._parts.get(name)
-        if contents.errors:
-            self._refused[source].add(part)
-        else:
-            self._refused[source].discard(part)
         if not contents.readable:
             kept = old or _Part(resources={}, removed=frozenset(), issues=())
             self._parts[name] = attrs.evolve(kept, issues=contents.issues)
@@ -71,7 +62,6 @@ class Store:
 
     def remove(self, source: str, part: str) -> list[Change]:
         """Drop a part with everything it brought; return the resources that changed."""
-        self._refused[source].discard(part)
         return self._replace((source, part), None)
 
     def _replace(self, name: tuple[str, str], part: _Part | None) -> list[Change]:

@@ -37,10 +37,6 @@ class ResourceManager:
         """Whether one more request may wait for a connection."""
         return self.pending_requests < self.limits.max_pending_requests
 
-    def can_request(self) -> bool:
-        """Whether one more request may be in flight."""
-        return self.requests < self.limits.max_requests
-
     def can_retry(self) -> bool:
         """Whether one more retry may be scheduled or in flight."""
         return self.retries < self.max_retries

@@ -8,7 +8,6 @@ from proxy.codec.http1_encode import (
     encode_last_chunk,
     encode_request_head,
     encode_response_head,
-    stated_content_length,
 )
 
 HOST = [(b"host", b"a")]
@@ -110,11 +109,3 @@ def test_reason_phrase_is_envoys(status, reason):
     """facts: "the backend's `X` became `OK`; 418 became `Unknown`"."""
     assert reason_phrase(status) == reason
     assert STATUS_LINES[status] == f"HTTP/1.1 {status} {reason}\r\n".encode()
-
-
-@pytest.mark.parametrize(
-    ("headers", "length"),
-    [([], -1), (HOST, -1), ([*HOST, (b"content-length", b"7")], 7), ([(b"content-length", b"0")], 0)],
-)
-def test_stated_content_length(headers, length):
-    assert stated_content_length(headers) == length

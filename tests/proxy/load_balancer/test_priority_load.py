@@ -86,7 +86,7 @@ def test_remainder_goes_to_degraded_hosts_when_none_is_healthy():
 def test_empty_cluster_panics_and_sends_everything_to_priority_0():
     found = loads(LevelCounts(0, 0), LevelCounts(0, 0))
 
-    assert found.total_panic
+    assert all(found.panic)
     assert found.load == (100, 0)
 
 

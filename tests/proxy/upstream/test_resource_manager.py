@@ -8,7 +8,6 @@ from proxy.upstream.resource_manager import ResourceManager
 RESOURCES = {
     "connections": ("max_connections", ResourceManager.can_connect),
     "pending_requests": ("max_pending_requests", ResourceManager.can_wait),
-    "requests": ("max_requests", ResourceManager.can_request),
     "retries": ("max_retries", ResourceManager.can_retry),
 }
 
@@ -33,9 +32,9 @@ def test_limit_0_allows_none(resource):
 @pytest.mark.parametrize(("in_use", "allowed"), [(4_294_967_294, True), (4_294_967_295, False)])
 def test_limit_is_istios_when_nothing_is_said(in_use, allowed):
     manager = ResourceManager(CircuitBreakers())
-    manager.requests = in_use
+    manager.connections = in_use
 
-    assert manager.can_request() is allowed
+    assert manager.can_connect() is allowed
 
 
 @pytest.mark.parametrize(
