@@ -29,7 +29,11 @@ from proxy.codec.http2_frames import (
 # CONTINUATION frames of one block: nghttp2's limit, and Envoy's with it.
 MAX_CONTINUATIONS = 8
 
+# Settings of one frame: nghttp2's limit; RFC 9113 knows six.
+MAX_SETTINGS = 32
+
 _PRIORITY_BYTES = 5
+_SETTING_BYTES = 6
 _KIND = 3  # where a frame says what it is
 
 
@@ -142,8 +146,10 @@ class Http2Reader:
         if flags & ACK:
             _needs_length(payload, 0)
             return
-        if len(payload) % 6:
+        if len(payload) % _SETTING_BYTES:
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS is not of whole settings")
+        if len(payload) > MAX_SETTINGS * _SETTING_BYTES:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many settings in a frame")
         self._settings_seen = True
         self._on_settings(read_settings(payload))
 

@@ -232,7 +232,7 @@ class Http2Receiver(Http2Reader):
 
     def _on_settings(self, values: list[tuple[int, int]]) -> None:
         sender = self._sender
-        drained: Iterable[Http2Stream] = ()
+        initial_window = sender.initial_window
         for name, value in values:
             if name == HEADER_TABLE_SIZE:
                 sender.limit_table(value)
@@ -244,9 +244,10 @@ class Http2Receiver(Http2Reader):
             elif name == INITIAL_WINDOW_SIZE:
                 if value > MAX_WINDOW:
                     raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "an initial window above the limit")
-                drained = sender.set_initial_window(value, self._streams.values())
+                initial_window = value  # the last one counts; each would be a look at every stream
             elif name == MAX_FRAME_SIZE and not MAX_FRAME_BYTES <= value <= _LARGEST_FRAME_BYTES:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame size out of range")
+        drained = sender.set_initial_window(initial_window, self._streams.values())
         sender.raw(_ACK_SETTINGS, control=True)
         self._on_drained(drained)  # a peer may count by the old window until it has our acknowledgement
         self._events.append(SettingsReceived())

@@ -154,6 +154,8 @@ class Http2Sender:
     def set_initial_window(self, size: int, streams: Iterable[Http2Stream]) -> Iterator[Http2Stream]:
         """Take the peer's new window for streams, `streams` being the open ones; otherwise like `widen`."""
         change = size - self._initial_window
+        if not change:
+            return iter(())
         self._initial_window = size
         for stream in streams:
             stream.send_window += change

@@ -105,6 +105,13 @@ def test_small_pieces_that_waited_go_out_in_full_frames():
     assert b"".join(payloads) == sent[:65_535]
 
 
+@pytest.mark.parametrize(("count", "flood"), [(32, False), (33, True)])
+def test_settings_of_one_frame_are_so_many(count, flood):
+    _, events = server_fed(frame(4, 0, 0, bytes.fromhex("000400000001") * count))
+
+    assert calm(events) is flood
+
+
 @pytest.mark.parametrize(("count", "flood"), [(8, False), (9, True)])
 def test_block_goes_over_so_many_frames(count, flood):
     """nghttp2's limit, and Envoy's with it."""

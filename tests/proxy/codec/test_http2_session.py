@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from proxy.codec.http2_events import (
     PingAck,
     SessionError,
+    SettingsReceived,
     StreamData,
     StreamEnd,
     StreamFlushed,
@@ -254,6 +255,21 @@ class TestFlowControl:
         server.feed(frame(4, 0, 0, (4).to_bytes(2, "big") + (70_000).to_bytes(4, "big")))
 
         assert frames(server.take_output()) == [(4, 1, 0, b""), (0, 0, 1, b"more")]
+
+    def test_last_window_of_a_frame_is_the_one(self):
+        """One look at the streams for all of them; a first one that overflows a stream's window is no fault then."""
+        server, _ = server_fed(frame(HEADERS, 5, 1, b"\x82\x86\x84\x41\x01a"), frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1"))
+        events = server.feed(frame(4, 0, 0, bytes.fromhex("00047fffffff000400000002")))
+        server.send_headers(1, OK, end_stream=False)
+        server.send_data(1, b"body")
+
+        assert events == [SettingsReceived()]
+        assert frames(server.take_output())[-1] == (0, 0, 1, b"bod")
+
+    def test_each_window_of_a_frame_has_to_be_one(self):
+        _, events = server_fed(frame(4, 0, 0, bytes.fromhex("000480000000000400000002")))
+
+        assert [event.error_code for event in events] == [ErrorCode.FLOW_CONTROL_ERROR]
 
     def test_smaller_window_makes_debts_of_what_was_sent(self):
         """RFC 9113, 6.9.2: a sender has to track a negative window."""
