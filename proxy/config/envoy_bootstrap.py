@@ -113,6 +113,7 @@ def _listener(
         stat_prefix=name,
         route_config=route_config,
         http_filters=_filters(routes),
+        upgrade_configs=[{"upgrade_type": "websocket"}],
     )
     manager |= _limits(options)
     if options.access_log is not None:

@@ -101,6 +101,7 @@ def bootstrap(services: Sequence[Service], event_log: str) -> dict[str, Any]:
     manager = {
         "@type": f"{_EXTENSIONS}.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "oracle",
+        "upgrade_configs": [{"upgrade_type": "websocket"}],
         "route_config": {"virtual_hosts": [_virtual_host(service) for service in services]},
         "http_filters": [
             {

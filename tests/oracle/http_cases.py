@@ -144,11 +144,24 @@ REQUESTS = (
     HttpCase(
         name="upgrade h2c", request=_get("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AA")
     ),
-    HttpCase(
-        name="websocket",
-        request=_get("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13"),
-        difference="Istio's listeners allow upgrades; a bare Envoy listener does not",
-        status=200,
+    *(
+        HttpCase(
+            name=f"websocket, {name}",
+            request=_get("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: x"),
+            answer=answer,
+            difference=f"the upgrade's lines are last, the service time is told{difference}",
+            status=status,
+        )
+        for name, answer, status, difference in (
+            (
+                "switched to",
+                _answer("Connection: Upgrade", "Upgrade: websocket", status="101 Switching Protocols"),
+                101,
+                "",
+            ),
+            ("answered", OK, 200, "; Envoy drops the body and closes"),
+            ("refused", _answer("Content-Length: 2", body="no", status="403 Forbidden"), 403, "; Envoy closes"),
+        )
     ),
     HttpCase(name="upgrade to something else", request=_get("Connection: Upgrade", "Upgrade: foo")),
 )

@@ -89,6 +89,16 @@ def test_a_listener_for_one_service_takes_any_authority():
     assert [host["domains"] for host in virtual_hosts(message, 1)] == [["*"]]
 
 
+def test_every_listener_lets_websockets_through(envoy, tmp_path):
+    listener = ServiceListener("a", 80, Address("127.0.0.1", 9080))
+    message = bootstrap(service("a", "10.0.0.1"), services=(listener,))
+
+    for configured in message["static_resources"]["listeners"]:
+        (manager,) = configured["filter_chains"][0]["filters"]
+        assert manager["typed_config"]["upgrade_configs"] == [{"upgrade_type": "websocket"}]
+    validate(envoy, message, tmp_path)
+
+
 ROUTES = """\
 hosts: [a]
 http:
