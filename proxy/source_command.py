@@ -69,7 +69,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("--tls-certificate", type=Path, metavar="FILE", help="PEM; together with --tls-key")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="PEM")
-    parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="PEM; sinks must show a certificate of its")
+    parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="PEM; sinks must show a certificate that it signs")
     parser.add_argument(
         "--max-message-size",
         type=int,

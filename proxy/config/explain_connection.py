@@ -11,7 +11,7 @@ from proxy.config.explain_origins import Origins
 from proxy.config.explain_setting import ENVOY_DEFAULT, ISTIO_DEFAULT, Origin, OriginKind, Setting
 from proxy.config.service_clusters import ClusterPlan
 
-_NOT_APPLIED = "; not applied by the sidecar yet"
+_NOT_APPLIED = "; not applied by the sidecar"
 _NO_LIMIT = Origin(kind=OriginKind.ISTIO, text="Istio sends no limit")
 _DNS_TYPES = frozenset({ClusterType.STRICT_DNS, ClusterType.LOGICAL_DNS})
 

@@ -1,1 +1,1 @@
-"""The client side: listeners, HTTP/1.1 connections, the connection manager's header rules, the access log."""
+"""The client side: listeners, connections of either HTTP, the connection manager's header rules, the access log."""

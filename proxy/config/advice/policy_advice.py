@@ -28,7 +28,7 @@ _UNLIMITED_AT_ZERO = (
     ("http", "http2MaxRequests"),
     ("http", "maxRetries"),
 )
-NOT_APPLIED = "is not applied by the sidecar yet"
+NOT_APPLIED = "is not applied by the sidecar"
 
 Advice = Iterator[tuple[Path, str]]
 

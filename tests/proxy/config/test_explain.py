@@ -177,7 +177,7 @@ def test_what_the_sidecar_does_not_do_is_said():
     found = setting(explained("tls: {mode: ISTIO_MUTUAL}"), "tls.mode")
 
     assert not found.applied
-    assert found.origin.text.endswith("not applied by the sidecar yet")
+    assert found.origin.text.endswith("not applied by the sidecar")
 
 
 def test_of_a_list_each_resource_has_its_own_place():

@@ -1,4 +1,4 @@
-"""How long a HTTP/2 client's connection lives, and how it ends: drain, limits, timeouts."""
+"""How long an HTTP/2 client's connection lives, and how it ends: drain, limits, timeouts."""
 
 import asyncio
 
