@@ -17,7 +17,7 @@ class Http2Options:
         max_concurrent_streams: Streams that the peer may have open at once.
         stream_window_bytes: What the peer may send on one stream before it is acknowledged by `consume`.
         connection_window_bytes: The same for all streams together; not below 65,535.
-        max_head_bytes: Longest accepted head, as `name: value` lines.
+        max_head_bytes: Longest accepted head, as `name: value` lines; of interim heads, all of a response together.
         max_headers: Most lines of a head, pseudo-headers included, or of the trailers.
         high_water_bytes: Above this much that waits on a stream for the peer's window, `send_data` says stop.
     """

@@ -199,6 +199,10 @@ class Http2Receiver(Http2Reader):
             self._stats.header_overflow += 1
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, str(error)) from error
         if head.status < 200:
+            stream.interim_bytes += sum(len(name) + len(value) + 4 for name, value in lines)
+            if stream.interim_bytes > self._options.max_head_bytes:
+                self._stats.header_overflow += 1
+                raise malformed("interim heads without end")
             self._events.append(StreamHead(stream.id, head))
             return
         if not stream.head_request and head.status != 304:

@@ -16,6 +16,7 @@ class Http2Stream:
         "head_done",
         "head_request",
         "id",
+        "interim_bytes",
         "left",
         "local_ended",
         "queue",
@@ -35,6 +36,7 @@ class Http2Stream:
         self.receive_window = receive_window
         self.head_done = False  # what comes next with HEADERS is trailers
         self.head_request = False
+        self.interim_bytes = 0  # of all interim heads so far
         self.refused = False  # what comes further is dropped
         self.left = -1
         self.remote_ended = False

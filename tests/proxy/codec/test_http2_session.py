@@ -141,6 +141,21 @@ class TestMessages:
         assert pair.server_events[-1] == last
         assert pair.server_stats.rx_messaging_error == (0 if whole else 1)
 
+    @pytest.mark.parametrize(("size", "taken"), [(28, True), (29, False)])
+    def test_interim_heads_are_together_no_longer_than_a_head(self, size, taken):
+        """No window holds them back, and a client need not read them."""
+        pair = Pair(max_head_bytes=100)
+        stream_id = pair.open(end_stream=True)
+        for length in (28, size):  # with what is around it, 50 bytes, and as many or one more
+            pair.server.send_headers(stream_id, [(b":status", b"103"), (b"link", b"l" * length)], end_stream=False)
+        pair.server.send_headers(stream_id, OK, end_stream=True)
+        pair.exchange()
+
+        statuses = [event.head.status for event in pair.client_events if isinstance(event, StreamHead)]
+        assert statuses == ([103, 103, 200] if taken else [103])
+        assert (StreamReset(1, ErrorCode.PROTOCOL_ERROR, remote=False) in pair.client_events) is not taken
+        assert pair.client_stats.header_overflow == int(not taken)
+
     def test_pings_are_answered(self):
         pair = Pair()
         pair.client.ping(b"12345678")
