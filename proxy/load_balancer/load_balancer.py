@@ -50,7 +50,7 @@ class LoadBalancerContext(Protocol):
 
     @property
     def destination(self) -> str | None:
-        """The `ip:port` that the request names; only original destination asks."""
+        """The `ip:port` that the client meant to connect to, None if unknown; only original destination asks."""
 
     def should_select_another_host(self, host: Host) -> bool:
         """Whether the pick is refused, as when an earlier attempt has tried this host."""
