@@ -1,7 +1,6 @@
 """Names become hosts in a running sidecar: real DNS messages, real connections, on loopback."""
 
 import asyncio
-from collections.abc import Callable
 
 import aiohttp
 import pytest
@@ -15,18 +14,11 @@ from proxy.server import Server
 from proxy.testing import FaultyUpstream
 from tests.proxy.config.resources import rule, service
 from tests.proxy.http.client import Client
+from tests.proxy.http.sidecar import until
 from tests.proxy.upstream.dns_server import BROKEN, SILENT, DnsServer, Reply
 
 ANYWHERE = Address("127.0.0.1", 0)
 NAME = "shop.default.svc.cluster.local"
-WAIT_S = 20.0  # reached only by a failing test
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for what a datagram or a timer brings about."""
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - datagrams and timers of discovery set no event
-            await asyncio.sleep(0.01)
 
 
 class Subject:
