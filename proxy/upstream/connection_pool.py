@@ -49,7 +49,6 @@ class ConnectionPool:
     __slots__ = (
         "_attempts",
         "_connections",
-        "_deadlines",
         "_idle",
         "_pending",
         "_resources",
@@ -58,6 +57,7 @@ class ConnectionPool:
         "_sweep_timeout_ms",
         "_tls",
         "config",
+        "deadlines",
         "host",
         "loop",
         "stats",
@@ -80,7 +80,7 @@ class ConnectionPool:
         self.loop = loop
         self.stats = stats
         self._resources = resources
-        self._deadlines = deadlines
+        self.deadlines = deadlines
         self._tls = tls
         self._server_name = server_name
         self._connections: set[PooledConnection] = set()
@@ -158,7 +158,7 @@ class ConnectionPool:
         duration_ms = self.config.max_connection_duration_ms
         if duration_ms:
             connection.max_duration_ms = duration_ms
-            self._deadlines.set(connection.on_max_duration, duration_ms)
+            self.deadlines.set(connection.on_max_duration, duration_ms)
         self.on_connection_free(connection)
 
     def on_connection_free(self, connection: PooledConnection) -> None:
@@ -181,7 +181,7 @@ class ConnectionPool:
         """A connection is gone; `busy` says that a request was on it."""
         self._connections.discard(connection)
         if connection.max_duration_ms:
-            self._deadlines.clear(connection.on_max_duration, connection.max_duration_ms)
+            self.deadlines.clear(connection.on_max_duration, connection.max_duration_ms)
         if connection in self._idle:
             self._idle.remove(connection)
         self._count_connection(-1)
@@ -256,11 +256,11 @@ class ConnectionPool:
             self._count_connection(1)
             attempt = ConnectAttempt(self)
             self._attempts.add(attempt)
-            self._deadlines.set(attempt.on_timeout, attempt.timeout_ms)
+            self.deadlines.set(attempt.on_timeout, attempt.timeout_ms)
 
     def _end_attempt(self, attempt: ConnectAttempt) -> None:
         self._attempts.discard(attempt)
-        self._deadlines.clear(attempt.on_timeout, attempt.timeout_ms)
+        self.deadlines.clear(attempt.on_timeout, attempt.timeout_ms)
 
     def _fail_attempt(self, attempt: ConnectAttempt, reason: ResetReason, detail: str) -> None:
         """Fail every waiting request: a retry of one may put it back, and must not be failed with the rest."""
@@ -307,7 +307,7 @@ class ConnectionPool:
             connection.idle_since = self.loop.time()
             if not self._sweep_timeout_ms:
                 self._sweep_timeout_ms = timeout_ms
-                self._deadlines.set(self._sweep_idle, timeout_ms)
+                self.deadlines.set(self._sweep_idle, timeout_ms)
         self._idle.append(connection)
 
     def _sweep_idle(self) -> None:
@@ -323,7 +323,7 @@ class ConnectionPool:
         if self._idle:
             left_ms = round((self._idle[0].idle_since - oldest_allowed) * 1000)
             self._sweep_timeout_ms = max(1, left_ms)
-            self._deadlines.set(self._sweep_idle, self._sweep_timeout_ms)
+            self.deadlines.set(self._sweep_idle, self._sweep_timeout_ms)
 
     def _count_pending(self, change: int) -> None:
         self._resources.pending_requests += change

@@ -106,6 +106,7 @@ class Http2Connection(asyncio.Protocol):
     def remove(self, stream: UpstreamStream) -> None:
         """A stream has ended, one way or the other."""
         if self._streams.pop(stream.id, None) is not None:
+            stream.on_removed()
             self.pool.on_stream_closed(self)
 
     def schedule_flush(self) -> None:
@@ -257,4 +258,5 @@ class Http2Connection(asyncio.Protocol):
             self.pool.on_request_done()
         self.pool.on_connection_closed(self, remote=remote, busy=terminated and bool(streams))
         for stream in streams.values():
+            stream.on_removed()
             stream.lose(reason, detail)

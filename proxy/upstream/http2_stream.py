@@ -25,10 +25,15 @@ _RESET_REASONS: dict[int, ResetReason] = {
 }
 
 
+# A host that owes only the end of a stream, or has only the rest of a request to take, is given so long.
+END_TIMEOUT_MS = 5_000
+
+
 class UpstreamStream:
     """A stream from its attachment to its end; `decoder` is None once the router needs no more of it."""
 
     __slots__ = (
+        "_awaits_end",
         "_connection",
         "_head_request",
         "_reading",
@@ -43,6 +48,7 @@ class UpstreamStream:
     )
 
     def __init__(self, connection: "Http2Connection", stream_id: int, decoder: ResponseDecoder) -> None:
+        self._awaits_end = False
         self._connection = connection
         self._head_request = False
         self._reading = True
@@ -125,8 +131,7 @@ class UpstreamStream:
                 head.end_stream = True  # an empty frame may follow, which HTTP/1.1 has no place for
             if head.end_stream:
                 self.decoder = None
-            if ends:
-                self._finish()
+                self._finish(ended=ends)
         decoder.on_response_headers(head)
 
     def on_data(self, data: bytes) -> None:
@@ -150,7 +155,7 @@ class UpstreamStream:
     def on_end(self, trailers: HeaderList) -> None:
         """The host has done its part."""
         decoder, self.decoder = self.decoder, None
-        self._finish()
+        self._finish(ended=True)
         if decoder is not None:
             decoder.on_response_end(trailers)
 
@@ -160,7 +165,7 @@ class UpstreamStream:
         stats = self._connection.pool.stats
         if reason is ResetReason.PROTOCOL_ERROR:
             stats.upstream_rq_tx_reset += 1
-        elif reason is ResetReason.REMOTE_RESET:
+        elif reason is ResetReason.REMOTE_RESET and not self._awaits_end:
             stats.upstream_rq_rx_reset += 1
         self._connection.remove(self)
         self.lose(reason, "")
@@ -169,6 +174,14 @@ class UpstreamStream:
         """What waited for the host's window has gone out."""
         self._window_open = True
         self.on_writable()
+        if self._awaits_end and not self._connection.session.has_stream(self.id):
+            self._connection.remove(self)
+
+    def on_removed(self) -> None:
+        """The connection has forgotten the stream."""
+        if self._awaits_end:
+            self._awaits_end = False
+            self._connection.pool.deadlines.clear(self._on_overdue, END_TIMEOUT_MS)
 
     def on_writable(self) -> None:
         """Tell the decoder whether more of the request can be sent, if that has changed."""
@@ -184,11 +197,28 @@ class UpstreamStream:
         if decoder is not None:
             decoder.on_response_reset(reason, detail)
 
-    def _finish(self) -> None:
-        """The response is complete; what is still to come of the request has no reader."""
+    def _finish(self, *, ended: bool) -> None:
+        """The response is complete; what the client has not sent of its request has no reader.
+
+        The stream goes on for a while if the host has not `ended` it, or has not taken what was sent.
+        """
         if not self._request_sent:
             self._reset()
+        elif not ended or self._connection.session.has_stream(self.id):
+            self._await_end()
+            return
         self._connection.remove(self)
+
+    def _await_end(self) -> None:
+        if not self._awaits_end:
+            self._awaits_end = True
+            self._connection.pool.deadlines.set(self._on_overdue, END_TIMEOUT_MS)
+
+    def _on_overdue(self) -> None:
+        if self._awaits_end:  # not ended in the same sweep
+            self._reset()
+            self._connection.remove(self)
+            self._connection.schedule_flush()
 
     def _reset(self, error_code: ErrorCode = ErrorCode.INTERNAL_ERROR) -> None:
         self._connection.pool.stats.upstream_rq_tx_reset += 1
