@@ -143,6 +143,8 @@ class DownstreamStream:
             self.stream_id, response_lines(head.status, head.headers), end_stream=False
         )
         self._connection.schedule_write()
+        if self._blocked:
+            self.exchange.on_response_writable(writable=False)  # this host has not been told yet
 
     def encode_headers(self, head: ResponseHead) -> None:
         """Send the response's head, with the connection manager's headers."""

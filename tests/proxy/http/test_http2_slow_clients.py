@@ -7,9 +7,11 @@ from proxy.http.http2_connection import Http2Connection
 from proxy.testing import FaultyUpstream
 from tests.proxy.codec.http2_pairs import frame
 from tests.proxy.http.http2_client import POST, connected
+from tests.proxy.http.raw_upstream import RawUpstream
 from tests.proxy.http.sidecar import Sidecar, until
 
 MIB = 1 << 20
+HINT = b"HTTP/1.1 103 Early Hints\r\nlink: </style.css>\r\n\r\n"
 PING = frame(6, 0, 0, b"12345678")
 
 
@@ -63,3 +65,23 @@ async def test_body_behind_an_answer_that_is_not_taken_is_acknowledged():
 
         assert not client.responses[stream].over
         assert client.h2.local_flow_control_window(stream) == 16 * MIB
+
+
+async def test_interim_heads_of_a_host_that_begins_while_the_client_takes_nothing_wait():
+    async def hint(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        while True:
+            writer.write(HINT * 100)
+            await writer.drain()
+
+    async with RawUpstream(hint) as upstream, connected(upstream.address) as (sidecar, client):
+        await until(lambda: sidecar.http_stats.downstream_cx_http2_active)
+        (connection,) = sidecar.listener._connections
+        connection.pause_writing()
+        client.request()
+        await until(lambda: sidecar.stat("upstream_flow_control_paused_reading_total"))
+        received = sidecar.stat("upstream_cx_rx_bytes_total")
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+        assert sidecar.stat("upstream_cx_rx_bytes_total") == received
