@@ -1,8 +1,8 @@
 """The host that the request itself names (`PASSTHROUGH`, cluster type `ORIGINAL_DST`).
 
 Hosts come into being with the first request to their address and leave when nobody uses them. Health does not matter:
-there is no other host to choose. The sidecar's own requests name none, as an explicit proxy cannot know where its client
-meant to connect: its clusters of this kind have no host.
+there is no other host to choose. The sidecar's own requests name none, as an explicit proxy cannot know where its
+client meant to connect: its clusters of this kind have no host.
 Ports `OriginalDstCluster` (Envoy, source/extensions/clusters/original_dst/original_dst_cluster.cc).
 """
 
