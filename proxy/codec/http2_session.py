@@ -73,19 +73,9 @@ class Http2Session(Http2Receiver):
         """The socket has taken all output, or enough of it to take more after it was full."""
         self._floods.on_written()
 
-    @property
-    def open_streams(self) -> int:
-        """How many streams are open."""
-        return len(self._streams)
-
     def has_stream(self, stream_id: int) -> bool:
         """Whether a stream is open, be it only because the end of our message waits for the peer's window."""
         return stream_id in self._streams
-
-    @property
-    def last_peer_stream_id(self) -> int:
-        """The last stream that the peer has opened."""
-        return self._last_peer_stream_id
 
     @property
     def can_open_stream(self) -> bool:

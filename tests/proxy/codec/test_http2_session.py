@@ -74,7 +74,7 @@ class TestMessages:
         assert (interim.head.status, interim.head.headers) == (103, [(b"link", b"l")])
         assert (head.head.status, head.head.headers, head.head.end_stream) == (200, [(b"a", b"b")], False)
         assert (data, end) == (StreamData(1, b"answer"), StreamEnd(1, [(b"grpc-status", b"0")]))
-        assert pair.client.open_streams == pair.server.open_streams == 0
+        assert pair.client_stats.streams_active == pair.server_stats.streams_active == 0
         assert pair.server_stats.trailers == 1
 
     def test_head_that_is_all_ends_its_side(self):
@@ -85,7 +85,7 @@ class TestMessages:
 
         assert pair.server_events[0].head.end_stream
         assert pair.client_events[0].head.end_stream
-        assert pair.client.open_streams == pair.server.open_streams == 0
+        assert pair.client_stats.streams_active == pair.server_stats.streams_active == 0
 
     def test_last_piece_and_the_end_are_one_frame(self):
         server, _ = server_fed(frame(HEADERS, 5, 1, b"\x82\x86\x84\x41\x01a"))
@@ -118,7 +118,7 @@ class TestMessages:
         pair.exchange()
 
         assert pair.client_events[1:] == [StreamReset(1, ErrorCode.NO_ERROR, remote=True)]
-        assert pair.server.open_streams == 0
+        assert pair.server_stats.streams_active == 0
 
     def test_content_length_of_a_head_response_promises_nothing(self):
         pair = Pair()
