@@ -124,8 +124,12 @@ class UpstreamStream:
         if decoder is None:
             return
         if self._upgrade and head.status == 200:
-            head = switching_protocols(head, self._upgrade)
-        elif head.status >= 200:
+            ends = head.end_stream
+            decoder.on_response_headers(switching_protocols(head, self._upgrade))
+            if ends and self.decoder is not None:
+                self.on_end([])
+            return
+        if head.status >= 200:
             ends = head.end_stream
             if self._head_request or head.status in (204, 304):
                 head.end_stream = True  # an empty frame may follow, which HTTP/1.1 has no place for

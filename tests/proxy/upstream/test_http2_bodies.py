@@ -340,6 +340,21 @@ class TestUpgrades:
             await until(lambda: sidecar.stat("upstream_rq_active") == 0)
             assert sidecar.stat("upstream_cx_active") == 1
 
+    async def test_tunnel_that_ends_with_the_consent(self):
+        def consent(request: Http2Request) -> None:
+            request.send_headers([(":status", "200")], end_stream=True)
+
+        async with (
+            Http2Upstream(on_head=consent) as upstream,
+            Sidecar(upstream.address, h2_upstream=HTTP2) as sidecar,
+        ):
+            client = await sidecar.client()
+            response = await client.request(self.WEBSOCKET)
+            rest = await client.reader.read()
+
+            assert (response.status, rest) == (101, b"")
+            await until(lambda: sidecar.stat("upstream_rq_active") == 0)
+
     async def test_refusal_is_an_answer(self):
         async with (
             Http2Upstream(on_head=lambda request: request.respond(404, b"no")) as upstream,
