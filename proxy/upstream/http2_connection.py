@@ -74,7 +74,7 @@ class Http2Connection(asyncio.Protocol):
         self.host = pool.host
         self.session = Http2Session(client=True, options=_OPTIONS, stats=pool.http2_stats)
         self._attempt = attempt
-        self._stream_limit = pool.max_concurrent_streams
+        self._stream_limit = pool.max_concurrent_streams  # ours; the session has the host's
         self._streams: dict[int, UpstreamStream] = {}
         self._keepalive: Http2Keepalive | None = None
         self._flush_scheduled = False
@@ -93,7 +93,7 @@ class Http2Connection(asyncio.Protocol):
     @property
     def has_capacity(self) -> bool:
         """Whether the connection can take one more request."""
-        return len(self._streams) < self._stream_limit and not self.draining and not self.closed
+        return len(self._streams) < self._stream_limit and not self.draining and self.session.can_open_stream
 
     def attach(self, decoder: ResponseDecoder) -> RequestEncoder:
         """Give a request its stream."""
@@ -209,7 +209,6 @@ class Http2Connection(asyncio.Protocol):
             if (stream := self._streams.get(event.stream_id)) is not None:
                 stream.on_window_open()
         elif isinstance(event, SettingsReceived):
-            self._stream_limit = min(self.pool.max_concurrent_streams, self.session.peer_max_concurrent_streams)
             self.pool.on_capacity(self)
         elif isinstance(event, PingAck):
             if self._keepalive is not None:

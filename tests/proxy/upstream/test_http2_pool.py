@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from hyperframe.frame import GoAwayFrame, HeadersFrame
 
 from outlier import OutlierDetection
 from proxy.config.cluster_config import CircuitBreakers, Http2Options
@@ -322,6 +323,37 @@ class TestEndOfConnections:
 
             assert sizes(upstream) == [1, 1]
             assert sidecar.stat("upstream_cx_destroy_local") == 1
+
+    async def test_a_request_that_waits_is_not_given_to_a_host_that_is_going_away(self):
+        """The stream that it waits for is free in the very read that says so."""
+        held = []
+
+        def leave(request: Http2Request) -> None:
+            connection = request.connection
+            head = HeadersFrame(1, connection.encoder.encode([(":status", "200")]), flags=["END_HEADERS", "END_STREAM"])
+            connection.send(head, GoAwayFrame(0, last_stream_id=1))
+
+        def answer(request: Http2Request) -> None:
+            if len(upstream.connections) == 1:
+                held.append(request)
+            else:
+                request.respond()
+
+        upstream = Http2Upstream(answer)
+        async with (
+            upstream,
+            Sidecar(
+                upstream.address,
+                h2_upstream=Http2Options(max_concurrent_streams=1),
+                circuit_breakers=CircuitBreakers(max_connections=1),
+            ) as sidecar,
+        ):
+            clients = await send(sidecar, 2)
+            await until(lambda: held and sidecar.stat("upstream_rq_pending_active") == 1)
+            leave(held[0])
+
+            assert await statuses(clients) == [200, 200]
+            assert sizes(upstream) == [1, 1]
 
     async def test_going_away_lets_requests_finish_and_takes_no_more(self, gate):
         async with Http2Upstream(gate.answer) as upstream, Sidecar(upstream.address, h2_upstream=HTTP2) as sidecar:
