@@ -1,7 +1,7 @@
 """What an HTTP/2 host does to its streams and its connection, and what becomes of the requests."""
 
 import pytest
-from hyperframe.frame import PushPromiseFrame, RstStreamFrame, SettingsFrame, WindowUpdateFrame
+from hyperframe.frame import GoAwayFrame, PushPromiseFrame, RstStreamFrame, SettingsFrame, WindowUpdateFrame
 
 from outlier import Result
 from proxy.config.cluster_config import Http2Options
@@ -184,6 +184,8 @@ async def test_host_that_breaks_the_protocol_loses_its_connection(answer):
         assert logged(sidecar) == (502, "UPE", "upstream_reset_before_response_started{protocol_error}", 1)
         assert reports == [CONNECTED, FAILED]
         await until(lambda: upstream.connections[0].closed)
+        (told,) = [frame for frame in upstream.connections[0].frames if isinstance(frame, GoAwayFrame)]
+        assert told.error_code != NO_ERROR
         assert (sidecar.stat("upstream_cx_protocol_error"), sidecar.stat("upstream_rq_tx_reset")) == (1, 1)
         assert sidecar.stat("upstream_cx_destroy_local") == 1
 
