@@ -29,7 +29,7 @@ from proxy.codec.http2_frames import (
 # CONTINUATION frames of one block: nghttp2's limit, and Envoy's with it.
 MAX_CONTINUATIONS = 8
 
-# Settings of one frame: nghttp2's limit; RFC 9113 knows six.
+# Settings of one frame: nghttp2's limit, and Envoy's with it; RFC 9113 knows six.
 MAX_SETTINGS = 32
 
 _PRIORITY_BYTES = 5

@@ -331,6 +331,13 @@ PROBES = (
     Probe("8.3.1", "an empty :path", request(1, path=b""), MALFORMED, envoy="closed"),
     Probe("8.3.1", "a :path without a slash", request(1, path=b"x"), MALFORMED, envoy="closed"),
     Probe("8.5", "CONNECT with a path", request(1, method=b"CONNECT", flags=END_HEADERS), MALFORMED, envoy="closed"),
+    Probe("10.5", "32 settings in a frame", frame(SETTINGS, 0, 0, setting(4, 70_000) * 32), ACCEPTED),
+    Probe(
+        "10.5",
+        "33 settings in a frame",
+        frame(SETTINGS, 0, 0, setting(4, 70_000) * 33),
+        connection(ErrorCode.ENHANCE_YOUR_CALM),
+    ),
 )
 
 

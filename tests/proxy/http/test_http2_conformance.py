@@ -1,4 +1,4 @@
-"""What RFC 9113, sections 3 to 8, demands of a server, one probe for each rule (`http2_probes.PROBES`).
+"""What RFC 9113, sections 3 to 8 and 10, demands of a server, one probe for each rule (`http2_probes.PROBES`).
 
 `tests/oracle/test_http2.py` sends the same probes to Envoy.
 """
