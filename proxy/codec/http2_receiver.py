@@ -70,13 +70,13 @@ class Http2Receiver(Http2Reader):
         "_next_stream_id",
         "_options",
         "_peer_has_gone_away",
+        "_peer_max_concurrent_streams",
         "_receive_window",
         "_sender",
         "_stats",
         "_streams",
         "_unacknowledged",
         "closed",
-        "peer_max_concurrent_streams",
     )
 
     def __init__(self, *, client: bool, options: Http2Options, stats: Http2Stats) -> None:
@@ -94,10 +94,10 @@ class Http2Receiver(Http2Reader):
         self._last_peer_stream_id = 0
         self._last_served_stream_id = MAX_STREAM_ID  # what our GOAWAY has promised
         self._peer_has_gone_away = False
+        self._peer_max_concurrent_streams = MAX_STREAM_ID
         self._receive_window = DEFAULT_WINDOW_BYTES
         self._unacknowledged = 0  # of the connection: let go, and the peer not told
         self.closed = False
-        self.peer_max_concurrent_streams = MAX_STREAM_ID
 
     def consume(self, stream_id: int, size: int) -> None:
         """Let go of `size` bytes of body, so that the peer may send as many; not calling this stops it in time."""
@@ -244,7 +244,7 @@ class Http2Receiver(Http2Reader):
                 if value > 1 or (name == ENABLE_PUSH and value and self._client):
                     raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a setting that is neither 0 nor 1")
             elif name == MAX_CONCURRENT_STREAMS:
-                self.peer_max_concurrent_streams = value
+                self._peer_max_concurrent_streams = value
             elif name == INITIAL_WINDOW_SIZE:
                 if value > MAX_WINDOW:
                     raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "an initial window above the limit")

@@ -42,7 +42,7 @@ class Http2Session(Http2Receiver):
     A server's stream is gone once its response has ended: if the request has not, it is reset with `NO_ERROR`. A
     client's is gone once both have.
 
-    `closed` says that a `SessionError` has been told. `peer_max_concurrent_streams` is what the peer allows us.
+    `closed` says that a `SessionError` has been told.
     """
 
     __slots__ = ()
@@ -83,7 +83,7 @@ class Http2Session(Http2Receiver):
         return (
             not self.closed
             and not self._peer_has_gone_away
-            and len(self._streams) < self.peer_max_concurrent_streams
+            and len(self._streams) < self._peer_max_concurrent_streams
             and self._next_stream_id <= MAX_STREAM_ID
         )
 

@@ -122,9 +122,13 @@ def test_closed_session_counts_nothing_as_open():
 def test_settings_tell_how_many_streams_may_be_open():
     client = session(client=True)
     client.start()
+    client.open_stream()
+    assert client.can_open_stream
 
-    assert client.feed(frame(4, 0, 0, bytes.fromhex("000300000007"))) == [SettingsReceived()]
-    assert client.peer_max_concurrent_streams == 7
+    assert client.feed(frame(4, 0, 0, bytes.fromhex("000300000001"))) == [SettingsReceived()]
+    assert not client.can_open_stream
+    client.feed(frame(4, 0, 0, bytes.fromhex("000300000002")))
+    assert client.can_open_stream
 
 
 def test_push_from_a_server_ends_the_connection():
