@@ -167,6 +167,25 @@ def _dripping(pieces: int) -> Answer:
     return answer
 
 
+def _opens_window(request: Http2Request) -> None:
+    request.update_window(1 << 20)
+
+
+def _answering_early(then: Answer) -> Mapping[str, Any]:
+    """All that the client sends is with the proxy, and the window lets a part of it out."""
+
+    def answer(request: Http2Request) -> None:
+        request.respond(413)
+        then(request)
+
+    return {
+        "method": "POST",
+        "lines": ("content-length: 100000",),
+        "body": bytes(100_000),
+        "upstream": {"on_head": _later(answer), "opens_windows": False},
+    }
+
+
 def _retrying(words: str) -> Mapping[str, Any]:
     return {"retries": 1, "retry_on": words}
 
@@ -205,6 +224,8 @@ CASES = (
     ),
     Http2Case(name="reset after headers", answer=_starts_and(resets(INTERNAL_ERROR)), together=2),
     Http2Case(name="reset behind the end", answer=lambda r: (r.respond(200, b"ok"), r.reset(NO_ERROR)), first=2),
+    Http2Case(name="answering before it takes the rest", answer=_silence, **_answering_early(_later(_opens_window))),
+    Http2Case(name="answering and wanting no more", answer=_silence, **_answering_early(resets(NO_ERROR))),
     Http2Case(name="reset of one of three", answer=_resets_second, together=3),
     *(
         Http2Case(name=f"{name}, retrying {words}", answer=answer, service=_retrying(words))
