@@ -171,7 +171,8 @@ class Exchange(Attempts):
         route = self._route
         assert route is not None
         head = self.head
-        self._resume_request()  # before this host may say that it takes no more
+        if self._request_paused:
+            self._resume_request()  # before this host may say that it takes no more
         encoder.encode_headers(head, head.headers, end_stream=head.end_stream)
         if self._body is not None:
             self._send_body(self._body, encoder)
