@@ -3,8 +3,9 @@
 The first byte of an input says what was asked, and when who has asked gives up.
 """
 
+import asyncio
 import random
-from typing import Any
+from typing import Any, cast
 
 from proxy.codec.headers import HeaderList
 from proxy.codec.http1_request import RequestHead
@@ -12,6 +13,7 @@ from proxy.codec.http1_response import ResponseHead, ResponseParser
 from proxy.codec.http2_options import Http2Options, Http2Stats
 from proxy.codec.http2_session import Http2Session
 from proxy.config.cluster_config import ClusterConfig, Endpoint
+from proxy.deadlines import Deadlines
 from proxy.upstream.connection import RESPONSE_HEADERS, UpstreamConnection
 from proxy.upstream.host import Host
 from proxy.upstream.http2_connection import Http2Connection
@@ -33,6 +35,7 @@ class FakePool:
 
     def __init__(self) -> None:
         self.loop = FuzzClock()
+        self.deadlines = Deadlines(cast("asyncio.AbstractEventLoop", self.loop))
         self.host = Host(Endpoint(address="192.0.2.1:80"))
         self.config = ClusterConfig(name="c", service_host="s", port=80)
         self.stats = ClusterStats()
