@@ -219,6 +219,10 @@ class ConnectionPool:
                 self._tls.stats.count_failure(error)
             if attempt in self._attempts:  # or the host has closed a connection that was there
                 self._fail_attempt(attempt, ResetReason.CONNECTION_FAILURE, _reason(error))
+        except Exception:  # a fault of ours, which asyncio tells of; nobody waits for it
+            if attempt in self._attempts:
+                self._fail_attempt(attempt, ResetReason.CONNECTION_FAILURE, "")
+            raise
 
     def on_connect_timeout(self, attempt: ConnectAttempt) -> None:
         """The host did not answer in time."""

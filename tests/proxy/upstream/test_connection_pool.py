@@ -91,6 +91,18 @@ async def test_a_connection_at_its_limit_is_not_given_to_a_request_that_waits():
         assert [len(paths) for paths in upstream.paths_of_connections] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("error", [ValueError, RuntimeError])
+async def test_a_fault_of_ours_while_connecting_keeps_nobody_waiting(monkeypatch, error):
+    async def fail(*_: object, **__: object) -> None:
+        raise error("a fault")
+
+    monkeypatch.setattr("proxy.upstream.connection_pool.connect", fail)
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # it is told of, in its own time
+    async with Sidecar("127.0.0.1:1") as sidecar:
+        assert (await (await sidecar.client()).get()).status == 503
+        assert (sidecar.stat("upstream_cx_connect_fail"), sidecar.stat("upstream_cx_active")) == (1, 0)
+
+
 class TestIdleTimeout:
     async def test_idle_connection_is_closed(self):
         async with FaultyUpstream() as upstream, Sidecar(upstream, idle_timeout_ms=20) as sidecar:
