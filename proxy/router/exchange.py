@@ -9,7 +9,6 @@ from proxy.codec.grpc_headers import is_grpc_request
 from proxy.codec.headers import HeaderList
 from proxy.codec.http1_request import RequestHead
 from proxy.codec.http1_response import ResponseHead
-from proxy.config.cluster_config import ClusterType
 from proxy.response_flags import ResponseFlag
 from proxy.router import local_reply
 from proxy.router.attempts import Attempts
@@ -93,7 +92,7 @@ class Exchange(Attempts):
             self._filters.edit_request()
             self._filters.start_mirrors()
         self._retry_rules = route.retry_rules
-        if route.hash_policies is not None or cluster.config.type is ClusterType.ORIGINAL_DST:
+        if route.hash_policies is not None:
             self._context, self._set_cookies = make_context(route, self.head, self.encoder)
         self._start_attempt(cluster, route)
 
