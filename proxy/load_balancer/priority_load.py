@@ -39,6 +39,11 @@ class PriorityLoads:
     degraded_load: tuple[int, ...]
     panic: tuple[bool, ...]
 
+    @property
+    def total_panic(self) -> bool:
+        """Whether every priority panics, so that loads follow the number of hosts."""
+        return all(self.panic)
+
 
 def panic_threshold_percent(configured: float | None) -> int:
     """Return the whole percent, 0..100, that Envoy makes of a configured `healthy_panic_threshold`.
