@@ -245,7 +245,8 @@ def show(title: str, figures: dict[str, object], limit_ms: int) -> bool:
     ratio = figures.get("ratio", 1.0)
     assert isinstance(ratio, float)
     kept = convergence["p99"] <= limit_ms and ratio <= LATENCY_LIMIT
-    print(f"  limit: convergence p99 <= {limit_ms} ms: {'kept' if kept else 'NOT kept'}")
+    limits = f"convergence p99 <= {limit_ms} ms" + (f", ratio <= {LATENCY_LIMIT}" if "ratio" in figures else "")
+    print(f"  limits: {limits}: {'kept' if kept else 'NOT kept'}")
     return kept
 
 
