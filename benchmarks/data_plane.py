@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
 from rich.console import Console
 from rich.table import Table
 
@@ -27,6 +26,7 @@ from benchmarks.claims import Claim, last_line, worst
 from benchmarks.nginx import Nginx, parse_size
 from benchmarks.processes import cpu_seconds, give_up, on_core, processor_name, require, resident_bytes
 from benchmarks.proxies import LOGGING_PROXIES, PROXIES, missing, release, service
+from benchmarks.sample import FIGURES, Sample, Samples
 from tests.oracle.service import Service
 from tests.oracle.subject import Subject
 
@@ -38,21 +38,6 @@ MESH_COMPETITORS = ("envoy",)  # the others have no such retries
 CPU_LIMITS = {("envoy", "0"): 0.75, ("envoy", "20k"): 0.75, ("envoy", "1m"): 1.0, ("aiohttp", "0"): 0.25}
 P99_LIMIT = 1.0
 BODIES = {"0": "0 B", "20k": "20 kB", "1m": "1 MB"}  # for people
-FIGURES = ("cpu_us", "requests_per_second", "p50_ms", "p99_ms")
-
-
-@attrs.frozen(kw_only=True)
-class Sample:
-    """One proxy under load for some seconds."""
-
-    cpu_us: float
-    requests_per_second: float
-    p50_ms: float
-    p99_ms: float
-    errors: int
-
-
-Samples = dict[str, dict[str, list[Sample]]]  # by proxy and size, one for each round
 
 
 def measure(subject: Subject, target: Service, size: str, options: argparse.Namespace) -> Sample:
@@ -62,14 +47,7 @@ def measure(subject: Subject, target: Service, size: str, options: argparse.Name
     wrk.run(url, seconds=WARM_UP_S, **load)
     before = cpu_seconds(subject.pid)
     report = wrk.run(url, seconds=options.seconds, **load)
-    spent = cpu_seconds(subject.pid) - before
-    return Sample(
-        cpu_us=spent / report.requests * 1e6,
-        requests_per_second=report.requests_per_second,
-        p50_ms=report.p50_ms,
-        p99_ms=report.p99_ms,
-        errors=report.errors,
-    )
+    return Sample.of(report, cpu_seconds(subject.pid) - before)
 
 
 async def run(names: Sequence[str], options: argparse.Namespace, console: Console) -> tuple[Samples, dict[str, int]]:

@@ -28,6 +28,7 @@ from benchmarks.claims import Claim, last_line
 from benchmarks.nginx import GRPC_MESSAGE, GRPC_PATH, Nginx
 from benchmarks.processes import cpu_seconds, give_up, on_core, processor_name, require, resident_bytes
 from benchmarks.proxies import PROXIES, service
+from benchmarks.sample import FIGURES, Sample, Samples
 from tests.oracle.envoy import find_envoy
 from tests.oracle.service import Service
 from tests.oracle.subject import Subject
@@ -38,22 +39,7 @@ PRODUCT = "sidecar"
 COMPETITORS = ("envoy",)
 SIZE = "1k"
 SHAPES = {"h2-h2": "HTTP/2", "h1-h2": "HTTP/1.1 in front of HTTP/2", "grpc": "unary gRPC"}
-FIGURES = ("cpu_us", "requests_per_second", "p50_ms", "p99_ms")
 GRPC_HEADERS = ("content-type: application/grpc", "te: trailers")
-
-
-@attrs.frozen(kw_only=True)
-class Sample:
-    """One proxy under load for some seconds."""
-
-    cpu_us: float
-    requests_per_second: float
-    p50_ms: float
-    p99_ms: float
-    errors: int
-
-
-Samples = dict[str, dict[str, list[Sample]]]  # by proxy and shape, one for each round
 
 
 def load(subject: Subject, target: Service, shape: str, options: argparse.Namespace, seconds: float) -> wrk.Report:
@@ -78,14 +64,7 @@ def measure(subject: Subject, target: Service, shape: str, options: argparse.Nam
     load(subject, target, shape, options, WARM_UP_S)
     before = cpu_seconds(subject.pid)
     report = load(subject, target, shape, options, options.seconds)
-    spent = cpu_seconds(subject.pid) - before
-    return Sample(
-        cpu_us=spent / report.requests * 1e6,
-        requests_per_second=report.requests_per_second,
-        p50_ms=report.p50_ms,
-        p99_ms=report.p99_ms,
-        errors=report.errors,
-    )
+    return Sample.of(report, cpu_seconds(subject.pid) - before)
 
 
 async def run(names: Sequence[str], options: argparse.Namespace, console: Console) -> dict[str, Any]:
