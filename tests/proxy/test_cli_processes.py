@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import sys
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -14,35 +13,11 @@ import pytest
 
 from proxy.demo_script import SERVICE, rules
 from proxy.testing import FaultyUpstream
+from tests.proxy.command import outlier, ready
 
 pytestmark = pytest.mark.slow
 
 WAIT_S = 30
-
-
-@asynccontextmanager
-async def outlier(*argv: str):
-    """The command as a child process; killed at the end if it still runs."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "proxy.cli",
-        *argv,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-async def ready(process) -> dict:
-    line = await process.stdout.readline()
-    return json.loads(line) if line else pytest.fail((await process.stderr.read()).decode())
 
 
 @pytest.fixture

@@ -3,41 +3,17 @@
 import asyncio
 import json
 import signal
-import sys
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import aiohttp
 import pytest
 
 from proxy.cli import main
+from tests.proxy.command import outlier, ready
 from tests.proxy.push.feed_rig import PROTOCOLS, free_port, rule, service
 
 pytestmark = pytest.mark.slow
 
 WAIT_S = 60
-
-
-@asynccontextmanager
-async def outlier(*argv: str):
-    """The command as a child process; killed at the end if it still runs."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "proxy.cli", *argv),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=Path(__file__).parents[2],
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-async def ready(process) -> dict:
-    line = await asyncio.wait_for(process.stdout.readline(), WAIT_S)
-    return json.loads(line) if line else pytest.fail((await process.stderr.read()).decode())
 
 
 async def get(url: str) -> str:
